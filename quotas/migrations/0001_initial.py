@@ -13,377 +13,750 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('auth', '0012_alter_user_first_name_max_length'),
+        ("auth", "0012_alter_user_first_name_max_length"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='User',
+            name="User",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('password', models.CharField(max_length=128, verbose_name='password')),
-                ('last_login', models.DateTimeField(blank=True, null=True, verbose_name='last login')),
-                ('is_superuser', models.BooleanField(default=False, help_text='Designates that this user has all permissions without explicitly assigning them.', verbose_name='superuser status')),
-                ('username', models.CharField(error_messages={'unique': 'A user with that username already exists.'}, help_text='Required. 150 characters or fewer. Letters, digits and @/./+/-/_ only.', max_length=150, unique=True, validators=[django.contrib.auth.validators.UnicodeUsernameValidator()], verbose_name='username')),
-                ('first_name', models.CharField(blank=True, max_length=150, verbose_name='first name')),
-                ('last_name', models.CharField(blank=True, max_length=150, verbose_name='last name')),
-                ('email', models.EmailField(blank=True, max_length=254, verbose_name='email address')),
-                ('is_staff', models.BooleanField(default=False, help_text='Designates whether the user can log into this admin site.', verbose_name='staff status')),
-                ('is_active', models.BooleanField(default=True, help_text='Designates whether this user should be treated as active. Unselect this instead of deleting accounts.', verbose_name='active')),
-                ('date_joined', models.DateTimeField(default=django.utils.timezone.now, verbose_name='date joined')),
-                ('platform_role', models.CharField(blank=True, choices=[('', 'none'), ('administrator', 'platform administrator'), ('auditor', 'platform auditor')], default='', max_length=20)),
-                ('time_zone', models.CharField(default='UTC', max_length=64)),
-                ('theme', models.CharField(default='system', max_length=10)),
-                ('shortcuts', models.BooleanField(default=True)),
-                ('groups', models.ManyToManyField(blank=True, help_text='The groups this user belongs to. A user will get all permissions granted to each of their groups.', related_name='user_set', related_query_name='user', to='auth.group', verbose_name='groups')),
-                ('user_permissions', models.ManyToManyField(blank=True, help_text='Specific permissions for this user.', related_name='user_set', related_query_name='user', to='auth.permission', verbose_name='user permissions')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("password", models.CharField(max_length=128, verbose_name="password")),
+                ("last_login", models.DateTimeField(blank=True, null=True, verbose_name="last login")),
+                (
+                    "is_superuser",
+                    models.BooleanField(
+                        default=False,
+                        help_text="Designates that this user has all permissions without explicitly assigning them.",
+                        verbose_name="superuser status",
+                    ),
+                ),
+                (
+                    "username",
+                    models.CharField(
+                        error_messages={"unique": "A user with that username already exists."},
+                        help_text="Required. 150 characters or fewer. Letters, digits and @/./+/-/_ only.",
+                        max_length=150,
+                        unique=True,
+                        validators=[django.contrib.auth.validators.UnicodeUsernameValidator()],
+                        verbose_name="username",
+                    ),
+                ),
+                ("first_name", models.CharField(blank=True, max_length=150, verbose_name="first name")),
+                ("last_name", models.CharField(blank=True, max_length=150, verbose_name="last name")),
+                ("email", models.EmailField(blank=True, max_length=254, verbose_name="email address")),
+                (
+                    "is_staff",
+                    models.BooleanField(
+                        default=False,
+                        help_text="Designates whether the user can log into this admin site.",
+                        verbose_name="staff status",
+                    ),
+                ),
+                (
+                    "is_active",
+                    models.BooleanField(
+                        default=True,
+                        help_text="Designates whether this user should be treated as active. Unselect this instead of deleting accounts.",
+                        verbose_name="active",
+                    ),
+                ),
+                ("date_joined", models.DateTimeField(default=django.utils.timezone.now, verbose_name="date joined")),
+                (
+                    "platform_role",
+                    models.CharField(
+                        blank=True,
+                        choices=[
+                            ("", "none"),
+                            ("administrator", "platform administrator"),
+                            ("auditor", "platform auditor"),
+                        ],
+                        default="",
+                        max_length=20,
+                    ),
+                ),
+                ("time_zone", models.CharField(default="UTC", max_length=64)),
+                ("theme", models.CharField(default="system", max_length=10)),
+                ("shortcuts", models.BooleanField(default=True)),
+                (
+                    "groups",
+                    models.ManyToManyField(
+                        blank=True,
+                        help_text="The groups this user belongs to. A user will get all permissions granted to each of their groups.",
+                        related_name="user_set",
+                        related_query_name="user",
+                        to="auth.group",
+                        verbose_name="groups",
+                    ),
+                ),
+                (
+                    "user_permissions",
+                    models.ManyToManyField(
+                        blank=True,
+                        help_text="Specific permissions for this user.",
+                        related_name="user_set",
+                        related_query_name="user",
+                        to="auth.permission",
+                        verbose_name="user permissions",
+                    ),
+                ),
             ],
             managers=[
-                ('objects', django.contrib.auth.models.UserManager()),
+                ("objects", django.contrib.auth.models.UserManager()),
             ],
         ),
         migrations.CreateModel(
-            name='AuditEvent',
+            name="AuditEvent",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('actor_name', models.CharField(max_length=150)),
-                ('token_prefix', models.CharField(blank=True, default='', max_length=12)),
-                ('door', models.CharField(max_length=12)),
-                ('address', models.GenericIPAddressField(blank=True, null=True)),
-                ('verb', models.CharField(max_length=60)),
-                ('result', models.CharField(default='done', max_length=10)),
-                ('object_type', models.CharField(blank=True, default='', max_length=40)),
-                ('object_id', models.BigIntegerField(blank=True, null=True)),
-                ('object_name', models.CharField(blank=True, default='', max_length=253)),
-                ('workspace_id', models.BigIntegerField(blank=True, null=True)),
-                ('before', models.JSONField(blank=True, default=dict)),
-                ('after', models.JSONField(blank=True, default=dict)),
-                ('facts', models.JSONField(blank=True, default=dict)),
-                ('previous', models.CharField(blank=True, default='', max_length=64)),
-                ('digest', models.CharField(blank=True, default='', max_length=64)),
-                ('actor', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("actor_name", models.CharField(max_length=150)),
+                ("token_prefix", models.CharField(blank=True, default="", max_length=12)),
+                ("door", models.CharField(max_length=12)),
+                ("address", models.GenericIPAddressField(blank=True, null=True)),
+                ("verb", models.CharField(max_length=60)),
+                ("result", models.CharField(default="done", max_length=10)),
+                ("object_type", models.CharField(blank=True, default="", max_length=40)),
+                ("object_id", models.BigIntegerField(blank=True, null=True)),
+                ("object_name", models.CharField(blank=True, default="", max_length=253)),
+                ("workspace_id", models.BigIntegerField(blank=True, null=True)),
+                ("before", models.JSONField(blank=True, default=dict)),
+                ("after", models.JSONField(blank=True, default=dict)),
+                ("facts", models.JSONField(blank=True, default=dict)),
+                ("previous", models.CharField(blank=True, default="", max_length=64)),
+                ("digest", models.CharField(blank=True, default="", max_length=64)),
+                (
+                    "actor",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
             options={
-                'ordering': ('-id',),
+                "ordering": ("-id",),
             },
         ),
         migrations.CreateModel(
-            name='Cluster',
+            name="Cluster",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=63, unique=True)),
-                ('engine', models.CharField(choices=[('simulated', 'simulated'), ('local', 'local processes'), ('kubernetes', 'Kubernetes')], default='simulated', max_length=12)),
-                ('settings', models.JSONField(blank=True, default=dict)),
-                ('topology_levels', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=63), blank=True, default=list, size=None)),
-                ('clock_speed', models.FloatField(default=1.0)),
-                ('clock_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('clock_real_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('clock_seen_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("name", models.CharField(max_length=63, unique=True)),
+                (
+                    "engine",
+                    models.CharField(
+                        choices=[
+                            ("simulated", "simulated"),
+                            ("local", "local processes"),
+                            ("kubernetes", "Kubernetes"),
+                        ],
+                        default="simulated",
+                        max_length=12,
+                    ),
+                ),
+                ("settings", models.JSONField(blank=True, default=dict)),
+                (
+                    "topology_levels",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(max_length=63), blank=True, default=list, size=None
+                    ),
+                ),
+                ("clock_speed", models.FloatField(default=1.0)),
+                ("clock_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("clock_real_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("clock_seen_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
             ],
             options={
-                'constraints': [models.CheckConstraint(condition=models.Q(('engine__in', ['simulated', 'local', 'kubernetes'])), name='cluster_engine_known'), models.CheckConstraint(condition=models.Q(('clock_speed__gt', 0), ('clock_speed__lte', 1000)), name='cluster_clock_speed_range')],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("engine__in", ["simulated", "local", "kubernetes"])),
+                        name="cluster_engine_known",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("clock_speed__gt", 0), ("clock_speed__lte", 1000)),
+                        name="cluster_clock_speed_range",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='NodePool',
+            name="NodePool",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=63)),
-                ('selector', models.JSONField(blank=True, default=dict)),
-                ('placement', models.CharField(choices=[('binpack', 'bin-pack'), ('spread', 'spread')], default='binpack', max_length=8)),
-                ('kinds', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=12), blank=True, default=list, size=None)),
-                ('oversubscription', models.BooleanField(default=False)),
-                ('order', models.PositiveIntegerField(default=0)),
-                ('revision', models.PositiveIntegerField(default=1)),
-                ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='pools', to='quotas.cluster')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("name", models.CharField(max_length=63)),
+                ("selector", models.JSONField(blank=True, default=dict)),
+                (
+                    "placement",
+                    models.CharField(
+                        choices=[("binpack", "bin-pack"), ("spread", "spread")], default="binpack", max_length=8
+                    ),
+                ),
+                (
+                    "kinds",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(max_length=12), blank=True, default=list, size=None
+                    ),
+                ),
+                ("oversubscription", models.BooleanField(default=False)),
+                ("order", models.PositiveIntegerField(default=0)),
+                ("revision", models.PositiveIntegerField(default=1)),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="pools", to="quotas.cluster"
+                    ),
+                ),
             ],
             options={
-                'ordering': ('cluster_id', 'order', 'id'),
+                "ordering": ("cluster_id", "order", "id"),
             },
         ),
         migrations.CreateModel(
-            name='Node',
+            name="Node",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=253)),
-                ('labels', models.JSONField(blank=True, default=dict)),
-                ('gpu_model', models.CharField(blank=True, default='', max_length=63)),
-                ('gpus', models.PositiveIntegerField(default=0)),
-                ('gpu_memory_mib', models.PositiveBigIntegerField(default=0)),
-                ('cpu_milli', models.PositiveBigIntegerField(blank=True, null=True)),
-                ('memory_mib', models.PositiveBigIntegerField(blank=True, null=True)),
-                ('bad_devices', django.contrib.postgres.fields.ArrayField(base_field=models.PositiveSmallIntegerField(), blank=True, default=list, size=None)),
-                ('state', models.CharField(choices=[('ready', 'ready'), ('cordoned', 'cordoned'), ('draining', 'draining'), ('lost', 'lost')], default='ready', max_length=10)),
-                ('state_reason', models.CharField(blank=True, default='', max_length=200)),
-                ('state_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('heartbeat_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('revision', models.PositiveIntegerField(default=1)),
-                ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='nodes', to='quotas.cluster')),
-                ('pool', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='nodes', to='quotas.nodepool')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("name", models.CharField(max_length=253)),
+                ("labels", models.JSONField(blank=True, default=dict)),
+                ("gpu_model", models.CharField(blank=True, default="", max_length=63)),
+                ("gpus", models.PositiveIntegerField(default=0)),
+                ("gpu_memory_mib", models.PositiveBigIntegerField(default=0)),
+                ("cpu_milli", models.PositiveBigIntegerField(blank=True, null=True)),
+                ("memory_mib", models.PositiveBigIntegerField(blank=True, null=True)),
+                (
+                    "bad_devices",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.PositiveSmallIntegerField(), blank=True, default=list, size=None
+                    ),
+                ),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("ready", "ready"),
+                            ("cordoned", "cordoned"),
+                            ("draining", "draining"),
+                            ("lost", "lost"),
+                        ],
+                        default="ready",
+                        max_length=10,
+                    ),
+                ),
+                ("state_reason", models.CharField(blank=True, default="", max_length=200)),
+                ("state_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("heartbeat_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("revision", models.PositiveIntegerField(default=1)),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="nodes", to="quotas.cluster"
+                    ),
+                ),
+                (
+                    "pool",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="nodes", to="quotas.nodepool"
+                    ),
+                ),
             ],
             options={
-                'ordering': ('cluster_id', 'id'),
+                "ordering": ("cluster_id", "id"),
             },
         ),
         migrations.CreateModel(
-            name='Quota',
+            name="Quota",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=63)),
-                ('description', models.CharField(blank=True, default='', max_length=500)),
-                ('labels', models.JSONField(blank=True, default=dict)),
-                ('queue_policy', models.CharField(choices=[('fifo', 'first in, first out'), ('round_robin', 'round robin'), ('balance', 'balance'), ('intelligent', 'intelligent')], default='intelligent', max_length=12)),
-                ('child_preemption', models.BooleanField(default=False)),
-                ('child_claimants', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=12), default=quotas.models.default_claimants, size=None)),
-                ('child_max_victim_priority', models.PositiveSmallIntegerField(default=9)),
-                ('child_kinds', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=12), default=quotas.models.default_victim_kinds, size=None)),
-                ('priority_inside', models.BooleanField(default=True)),
-                ('priority_siblings', models.BooleanField(default=False)),
-                ('priority_by_low', models.PositiveSmallIntegerField(default=1)),
-                ('priority_by_high', models.PositiveSmallIntegerField(default=9)),
-                ('priority_of_low', models.PositiveSmallIntegerField(default=1)),
-                ('priority_of_high', models.PositiveSmallIntegerField(default=9)),
-                ('priority_kinds', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=12), default=quotas.models.default_victim_kinds, size=None)),
-                ('idle_sharing', models.BooleanField(default=True)),
-                ('min_runtime_reclaim_s', models.PositiveIntegerField(default=0)),
-                ('min_runtime_preempt_s', models.PositiveIntegerField(default=0)),
-                ('min_runtime_override_after_s', models.PositiveIntegerField(blank=True, null=True)),
-                ('reserve_after_s', models.PositiveIntegerField(default=1800)),
-                ('node_affinity', models.JSONField(blank=True, default=dict)),
-                ('revision', models.PositiveIntegerField(default=1)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='quotas', to='quotas.cluster')),
-                ('created_by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('parent', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='children', to='quotas.quota')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("name", models.CharField(max_length=63)),
+                ("description", models.CharField(blank=True, default="", max_length=500)),
+                ("labels", models.JSONField(blank=True, default=dict)),
+                (
+                    "queue_policy",
+                    models.CharField(
+                        choices=[
+                            ("fifo", "first in, first out"),
+                            ("round_robin", "round robin"),
+                            ("balance", "balance"),
+                            ("intelligent", "intelligent"),
+                        ],
+                        default="intelligent",
+                        max_length=12,
+                    ),
+                ),
+                ("child_preemption", models.BooleanField(default=False)),
+                (
+                    "child_claimants",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(max_length=12), default=quotas.models.default_claimants, size=None
+                    ),
+                ),
+                ("child_max_victim_priority", models.PositiveSmallIntegerField(default=9)),
+                (
+                    "child_kinds",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(max_length=12),
+                        default=quotas.models.default_victim_kinds,
+                        size=None,
+                    ),
+                ),
+                ("priority_inside", models.BooleanField(default=True)),
+                ("priority_siblings", models.BooleanField(default=False)),
+                ("priority_by_low", models.PositiveSmallIntegerField(default=1)),
+                ("priority_by_high", models.PositiveSmallIntegerField(default=9)),
+                ("priority_of_low", models.PositiveSmallIntegerField(default=1)),
+                ("priority_of_high", models.PositiveSmallIntegerField(default=9)),
+                (
+                    "priority_kinds",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(max_length=12),
+                        default=quotas.models.default_victim_kinds,
+                        size=None,
+                    ),
+                ),
+                ("idle_sharing", models.BooleanField(default=True)),
+                ("min_runtime_reclaim_s", models.PositiveIntegerField(default=0)),
+                ("min_runtime_preempt_s", models.PositiveIntegerField(default=0)),
+                ("min_runtime_override_after_s", models.PositiveIntegerField(blank=True, null=True)),
+                ("reserve_after_s", models.PositiveIntegerField(default=1800)),
+                ("node_affinity", models.JSONField(blank=True, default=dict)),
+                ("revision", models.PositiveIntegerField(default=1)),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="quotas", to="quotas.cluster"
+                    ),
+                ),
+                (
+                    "created_by",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "parent",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="children",
+                        to="quotas.quota",
+                    ),
+                ),
             ],
             options={
-                'ordering': ('cluster_id', 'id'),
+                "ordering": ("cluster_id", "id"),
             },
         ),
         migrations.CreateModel(
-            name='LedgerEntry',
+            name="LedgerEntry",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('used', models.BigIntegerField(default=0)),
-                ('own', models.BigIntegerField(default=0)),
-                ('ancestors', models.BigIntegerField(default=0)),
-                ('borrowed', models.BigIntegerField(default=0)),
-                ('lent', models.BigIntegerField(default=0)),
-                ('waiting', models.BigIntegerField(default=0)),
-                ('free', models.BigIntegerField(default=0)),
-                ('entitlement', models.BigIntegerField(default=0)),
-                ('share', models.BigIntegerField(default=0)),
-                ('used_cpu_milli', models.BigIntegerField(default=0)),
-                ('used_memory_mib', models.BigIntegerField(default=0)),
-                ('cycle', models.BigIntegerField(default=0)),
-                ('pool', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='ledger', to='quotas.nodepool')),
-                ('quota', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='ledger', to='quotas.quota')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("used", models.BigIntegerField(default=0)),
+                ("own", models.BigIntegerField(default=0)),
+                ("ancestors", models.BigIntegerField(default=0)),
+                ("borrowed", models.BigIntegerField(default=0)),
+                ("lent", models.BigIntegerField(default=0)),
+                ("waiting", models.BigIntegerField(default=0)),
+                ("free", models.BigIntegerField(default=0)),
+                ("entitlement", models.BigIntegerField(default=0)),
+                ("share", models.BigIntegerField(default=0)),
+                ("used_cpu_milli", models.BigIntegerField(default=0)),
+                ("used_memory_mib", models.BigIntegerField(default=0)),
+                ("cycle", models.BigIntegerField(default=0)),
+                (
+                    "pool",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="ledger", to="quotas.nodepool"
+                    ),
+                ),
+                (
+                    "quota",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="ledger", to="quotas.quota"
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='QuotaAmount',
+            name="QuotaAmount",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('guaranteed_gpu_milli', models.PositiveBigIntegerField(blank=True, null=True)),
-                ('guaranteed_cpu_milli', models.PositiveBigIntegerField(blank=True, null=True)),
-                ('guaranteed_memory_mib', models.PositiveBigIntegerField(blank=True, null=True)),
-                ('limit_gpu_milli', models.PositiveBigIntegerField(blank=True, null=True)),
-                ('limit_cpu_milli', models.PositiveBigIntegerField(blank=True, null=True)),
-                ('limit_memory_mib', models.PositiveBigIntegerField(blank=True, null=True)),
-                ('lending_gpu_milli', models.PositiveBigIntegerField(blank=True, null=True)),
-                ('lending_cpu_milli', models.PositiveBigIntegerField(blank=True, null=True)),
-                ('lending_memory_mib', models.PositiveBigIntegerField(blank=True, null=True)),
-                ('weight', models.PositiveBigIntegerField(blank=True, null=True)),
-                ('rank', models.IntegerField(default=0)),
-                ('excess_due_at', models.DateTimeField(blank=True, null=True)),
-                ('pool', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='amounts', to='quotas.nodepool')),
-                ('quota', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='amounts', to='quotas.quota')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("guaranteed_gpu_milli", models.PositiveBigIntegerField(blank=True, null=True)),
+                ("guaranteed_cpu_milli", models.PositiveBigIntegerField(blank=True, null=True)),
+                ("guaranteed_memory_mib", models.PositiveBigIntegerField(blank=True, null=True)),
+                ("limit_gpu_milli", models.PositiveBigIntegerField(blank=True, null=True)),
+                ("limit_cpu_milli", models.PositiveBigIntegerField(blank=True, null=True)),
+                ("limit_memory_mib", models.PositiveBigIntegerField(blank=True, null=True)),
+                ("lending_gpu_milli", models.PositiveBigIntegerField(blank=True, null=True)),
+                ("lending_cpu_milli", models.PositiveBigIntegerField(blank=True, null=True)),
+                ("lending_memory_mib", models.PositiveBigIntegerField(blank=True, null=True)),
+                ("weight", models.PositiveBigIntegerField(blank=True, null=True)),
+                ("rank", models.IntegerField(default=0)),
+                ("excess_due_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "pool",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="amounts", to="quotas.nodepool"
+                    ),
+                ),
+                (
+                    "quota",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="amounts", to="quotas.quota"
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='QuotaVersion',
+            name="QuotaVersion",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('revision', models.PositiveIntegerField()),
-                ('verb', models.CharField(max_length=40)),
-                ('at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('before', models.JSONField(default=dict)),
-                ('after', models.JSONField(default=dict)),
-                ('by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('quota', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='versions', to='quotas.quota')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("revision", models.PositiveIntegerField()),
+                ("verb", models.CharField(max_length=40)),
+                ("at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("before", models.JSONField(default=dict)),
+                ("after", models.JSONField(default=dict)),
+                (
+                    "by",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "quota",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="versions", to="quotas.quota"
+                    ),
+                ),
             ],
             options={
-                'ordering': ('-revision', '-id'),
+                "ordering": ("-revision", "-id"),
             },
         ),
         migrations.CreateModel(
-            name='Workspace',
+            name="Workspace",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=63)),
-                ('description', models.CharField(blank=True, default='', max_length=500)),
-                ('archived_at', models.DateTimeField(blank=True, null=True)),
-                ('revision', models.PositiveIntegerField(default=1)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("name", models.CharField(max_length=63)),
+                ("description", models.CharField(blank=True, default="", max_length=500)),
+                ("archived_at", models.DateTimeField(blank=True, null=True)),
+                ("revision", models.PositiveIntegerField(default=1)),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
             ],
             options={
-                'ordering': ('name', 'id'),
-                'constraints': [models.UniqueConstraint(django.db.models.functions.text.Lower('name'), name='workspace_name')],
+                "ordering": ("name", "id"),
+                "constraints": [
+                    models.UniqueConstraint(django.db.models.functions.text.Lower("name"), name="workspace_name")
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Token',
+            name="Token",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=63)),
-                ('prefix', models.CharField(max_length=12, unique=True)),
-                ('digest', models.CharField(max_length=64)),
-                ('role', models.CharField(blank=True, choices=[('owner', 'owner'), ('administrator', 'administrator'), ('operator', 'operator'), ('developer', 'developer'), ('viewer', 'viewer')], default='', max_length=20)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('expires_at', models.DateTimeField(blank=True, null=True)),
-                ('last_used_at', models.DateTimeField(blank=True, null=True)),
-                ('last_used_from', models.GenericIPAddressField(blank=True, null=True)),
-                ('revoked_at', models.DateTimeField(blank=True, null=True)),
-                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='tokens', to=settings.AUTH_USER_MODEL)),
-                ('workspace', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='tokens', to='quotas.workspace')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("name", models.CharField(max_length=63)),
+                ("prefix", models.CharField(max_length=12, unique=True)),
+                ("digest", models.CharField(max_length=64)),
+                (
+                    "role",
+                    models.CharField(
+                        blank=True,
+                        choices=[
+                            ("owner", "owner"),
+                            ("administrator", "administrator"),
+                            ("operator", "operator"),
+                            ("developer", "developer"),
+                            ("viewer", "viewer"),
+                        ],
+                        default="",
+                        max_length=20,
+                    ),
+                ),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("expires_at", models.DateTimeField(blank=True, null=True)),
+                ("last_used_at", models.DateTimeField(blank=True, null=True)),
+                ("last_used_from", models.GenericIPAddressField(blank=True, null=True)),
+                ("revoked_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="tokens", to=settings.AUTH_USER_MODEL
+                    ),
+                ),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="tokens",
+                        to="quotas.workspace",
+                    ),
+                ),
             ],
             options={
-                'ordering': ('-id',),
+                "ordering": ("-id",),
             },
         ),
         migrations.CreateModel(
-            name='Member',
+            name="Member",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('roles', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(choices=[('owner', 'owner'), ('administrator', 'administrator'), ('operator', 'operator'), ('developer', 'developer'), ('viewer', 'viewer')], max_length=20), size=None)),
-                ('since', models.DateTimeField(default=django.utils.timezone.now)),
-                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memberships', to=settings.AUTH_USER_MODEL)),
-                ('workspace', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='members', to='quotas.workspace')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "roles",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(
+                            choices=[
+                                ("owner", "owner"),
+                                ("administrator", "administrator"),
+                                ("operator", "operator"),
+                                ("developer", "developer"),
+                                ("viewer", "viewer"),
+                            ],
+                            max_length=20,
+                        ),
+                        size=None,
+                    ),
+                ),
+                ("since", models.DateTimeField(default=django.utils.timezone.now)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="memberships",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="members", to="quotas.workspace"
+                    ),
+                ),
             ],
             options={
-                'ordering': ('id',),
+                "ordering": ("id",),
             },
         ),
         migrations.CreateModel(
-            name='WorkspaceQuota',
+            name="WorkspaceQuota",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('is_default', models.BooleanField(default=False)),
-                ('quota', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='bindings', to='quotas.quota')),
-                ('workspace', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='bindings', to='quotas.workspace')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("is_default", models.BooleanField(default=False)),
+                (
+                    "quota",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="bindings", to="quotas.quota"
+                    ),
+                ),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="bindings", to="quotas.workspace"
+                    ),
+                ),
             ],
             options={
-                'ordering': ('id',),
+                "ordering": ("id",),
             },
         ),
         migrations.AddConstraint(
-            model_name='user',
-            constraint=models.UniqueConstraint(django.db.models.functions.text.Lower('username'), name='user_username_any_case'),
+            model_name="user",
+            constraint=models.UniqueConstraint(
+                django.db.models.functions.text.Lower("username"), name="user_username_any_case"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='user',
-            constraint=models.CheckConstraint(condition=models.Q(('platform_role__in', ['', 'administrator', 'auditor'])), name='user_platform_role_known'),
+            model_name="user",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("platform_role__in", ["", "administrator", "auditor"])),
+                name="user_platform_role_known",
+            ),
         ),
         migrations.AddIndex(
-            model_name='auditevent',
-            index=models.Index(fields=['object_type', 'object_id'], name='audit_object'),
+            model_name="auditevent",
+            index=models.Index(fields=["object_type", "object_id"], name="audit_object"),
         ),
         migrations.AddIndex(
-            model_name='auditevent',
-            index=models.Index(fields=['workspace_id', '-id'], name='audit_workspace'),
+            model_name="auditevent",
+            index=models.Index(fields=["workspace_id", "-id"], name="audit_workspace"),
         ),
         migrations.AddConstraint(
-            model_name='nodepool',
-            constraint=models.UniqueConstraint(models.F('cluster'), django.db.models.functions.text.Lower('name'), name='pool_name_in_cluster'),
+            model_name="nodepool",
+            constraint=models.UniqueConstraint(
+                models.F("cluster"), django.db.models.functions.text.Lower("name"), name="pool_name_in_cluster"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='nodepool',
-            constraint=models.CheckConstraint(condition=models.Q(('placement__in', ['binpack', 'spread'])), name='pool_placement_known'),
+            model_name="nodepool",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("placement__in", ["binpack", "spread"])), name="pool_placement_known"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='node',
-            constraint=models.UniqueConstraint(fields=('cluster', 'name'), name='node_name_in_cluster'),
+            model_name="node",
+            constraint=models.UniqueConstraint(fields=("cluster", "name"), name="node_name_in_cluster"),
         ),
         migrations.AddConstraint(
-            model_name='node',
-            constraint=models.CheckConstraint(condition=models.Q(('state__in', ['ready', 'cordoned', 'draining', 'lost'])), name='node_state_known'),
+            model_name="node",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("state__in", ["ready", "cordoned", "draining", "lost"])), name="node_state_known"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='quota',
-            constraint=models.UniqueConstraint(models.F('cluster'), django.db.models.functions.text.Lower('name'), name='quota_name_in_cluster'),
+            model_name="quota",
+            constraint=models.UniqueConstraint(
+                models.F("cluster"), django.db.models.functions.text.Lower("name"), name="quota_name_in_cluster"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='quota',
-            constraint=models.CheckConstraint(condition=models.Q(('queue_policy__in', ['fifo', 'round_robin', 'balance', 'intelligent'])), name='quota_policy_known'),
+            model_name="quota",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("queue_policy__in", ["fifo", "round_robin", "balance", "intelligent"])),
+                name="quota_policy_known",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='quota',
-            constraint=models.CheckConstraint(condition=models.Q(('parent__isnull', True), models.Q(('parent', models.F('id')), _negated=True), _connector='OR'), name='quota_not_own_parent'),
+            model_name="quota",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("parent__isnull", True), models.Q(("parent", models.F("id")), _negated=True), _connector="OR"
+                ),
+                name="quota_not_own_parent",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='quota',
-            constraint=models.CheckConstraint(condition=models.Q(('child_max_victim_priority__range', (1, 9)), ('priority_by_high__lte', 9), ('priority_by_low__gte', 1), ('priority_by_low__lte', models.F('priority_by_high')), ('priority_of_high__lte', 9), ('priority_of_low__gte', 1), ('priority_of_low__lte', models.F('priority_of_high'))), name='quota_priority_ranges'),
+            model_name="quota",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("child_max_victim_priority__range", (1, 9)),
+                    ("priority_by_high__lte", 9),
+                    ("priority_by_low__gte", 1),
+                    ("priority_by_low__lte", models.F("priority_by_high")),
+                    ("priority_of_high__lte", 9),
+                    ("priority_of_low__gte", 1),
+                    ("priority_of_low__lte", models.F("priority_of_high")),
+                ),
+                name="quota_priority_ranges",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='ledgerentry',
-            constraint=models.UniqueConstraint(fields=('quota', 'pool'), name='ledger_quota_pool'),
+            model_name="ledgerentry",
+            constraint=models.UniqueConstraint(fields=("quota", "pool"), name="ledger_quota_pool"),
         ),
         migrations.AddConstraint(
-            model_name='ledgerentry',
-            constraint=models.CheckConstraint(condition=models.Q(('own__gte', 0), ('used__gte', 0)), name='ledger_not_negative'),
+            model_name="ledgerentry",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("own__gte", 0), ("used__gte", 0)), name="ledger_not_negative"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='quotaamount',
-            constraint=models.UniqueConstraint(fields=('quota', 'pool'), name='amount_quota_pool'),
+            model_name="quotaamount",
+            constraint=models.UniqueConstraint(fields=("quota", "pool"), name="amount_quota_pool"),
         ),
         migrations.AddConstraint(
-            model_name='quotaamount',
-            constraint=models.CheckConstraint(condition=models.Q(('limit_gpu_milli__isnull', True), ('limit_gpu_milli__gte', django.db.models.functions.comparison.Coalesce(models.F('guaranteed_gpu_milli'), 0)), _connector='OR'), name='amount_limit_gpu_milli'),
+            model_name="quotaamount",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("limit_gpu_milli__isnull", True),
+                    (
+                        "limit_gpu_milli__gte",
+                        django.db.models.functions.comparison.Coalesce(models.F("guaranteed_gpu_milli"), 0),
+                    ),
+                    _connector="OR",
+                ),
+                name="amount_limit_gpu_milli",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='quotaamount',
-            constraint=models.CheckConstraint(condition=models.Q(('limit_cpu_milli__isnull', True), ('limit_cpu_milli__gte', django.db.models.functions.comparison.Coalesce(models.F('guaranteed_cpu_milli'), 0)), _connector='OR'), name='amount_limit_cpu_milli'),
+            model_name="quotaamount",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("limit_cpu_milli__isnull", True),
+                    (
+                        "limit_cpu_milli__gte",
+                        django.db.models.functions.comparison.Coalesce(models.F("guaranteed_cpu_milli"), 0),
+                    ),
+                    _connector="OR",
+                ),
+                name="amount_limit_cpu_milli",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='quotaamount',
-            constraint=models.CheckConstraint(condition=models.Q(('limit_memory_mib__isnull', True), ('limit_memory_mib__gte', django.db.models.functions.comparison.Coalesce(models.F('guaranteed_memory_mib'), 0)), _connector='OR'), name='amount_limit_memory_mib'),
+            model_name="quotaamount",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("limit_memory_mib__isnull", True),
+                    (
+                        "limit_memory_mib__gte",
+                        django.db.models.functions.comparison.Coalesce(models.F("guaranteed_memory_mib"), 0),
+                    ),
+                    _connector="OR",
+                ),
+                name="amount_limit_memory_mib",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='quotaversion',
-            constraint=models.UniqueConstraint(fields=('quota', 'revision'), name='version_once'),
+            model_name="quotaversion",
+            constraint=models.UniqueConstraint(fields=("quota", "revision"), name="version_once"),
         ),
         migrations.AddConstraint(
-            model_name='token',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('role', ''), ('workspace__isnull', True)), models.Q(('workspace__isnull', False), models.Q(('role', ''), _negated=True)), _connector='OR'), name='token_scope_whole'),
+            model_name="token",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("role", ""), ("workspace__isnull", True)),
+                    models.Q(("workspace__isnull", False), models.Q(("role", ""), _negated=True)),
+                    _connector="OR",
+                ),
+                name="token_scope_whole",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='member',
-            constraint=models.UniqueConstraint(fields=('workspace', 'user'), name='member_once'),
+            model_name="member",
+            constraint=models.UniqueConstraint(fields=("workspace", "user"), name="member_once"),
         ),
         migrations.AddConstraint(
-            model_name='member',
-            constraint=models.UniqueConstraint(condition=models.Q(('roles__contains', ['owner'])), fields=('workspace',), name='member_one_owner'),
+            model_name="member",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("roles__contains", ["owner"])), fields=("workspace",), name="member_one_owner"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='member',
-            constraint=models.CheckConstraint(condition=models.Q(('roles__len__gt', 0)), name='member_has_role'),
+            model_name="member",
+            constraint=models.CheckConstraint(condition=models.Q(("roles__len__gt", 0)), name="member_has_role"),
         ),
         migrations.AddConstraint(
-            model_name='member',
-            constraint=models.CheckConstraint(condition=models.Q(('roles__contained_by', ['owner', 'administrator', 'operator', 'developer', 'viewer'])), name='member_roles_known'),
+            model_name="member",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("roles__contained_by", ["owner", "administrator", "operator", "developer", "viewer"])
+                ),
+                name="member_roles_known",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='workspacequota',
-            constraint=models.UniqueConstraint(fields=('workspace', 'quota'), name='binding_once'),
+            model_name="workspacequota",
+            constraint=models.UniqueConstraint(fields=("workspace", "quota"), name="binding_once"),
         ),
         migrations.AddConstraint(
-            model_name='workspacequota',
-            constraint=models.UniqueConstraint(condition=models.Q(('is_default', True)), fields=('workspace',), name='binding_one_default'),
+            model_name="workspacequota",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("is_default", True)), fields=("workspace",), name="binding_one_default"
+            ),
         ),
     ]

@@ -6,105 +6,160 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('quotas', '0001_initial'),
-        ('workloads', '0001_initial'),
+        ("quotas", "0001_initial"),
+        ("workloads", "0001_initial"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Applier',
+            name="Applier",
             fields=[
-                ('cluster', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='applier', serialize=False, to='quotas.cluster')),
-                ('revision', models.BigIntegerField(default=0)),
-                ('cycle', models.BigIntegerField(default=0)),
-                ('wanted', models.BigIntegerField(default=1)),
-                ('served', models.BigIntegerField(default=0)),
-                ('settled_at', models.DateTimeField(blank=True, null=True)),
-                ('next_due_at', models.DateTimeField(blank=True, null=True)),
+                (
+                    "cluster",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        primary_key=True,
+                        related_name="applier",
+                        serialize=False,
+                        to="quotas.cluster",
+                    ),
+                ),
+                ("revision", models.BigIntegerField(default=0)),
+                ("cycle", models.BigIntegerField(default=0)),
+                ("wanted", models.BigIntegerField(default=1)),
+                ("served", models.BigIntegerField(default=0)),
+                ("settled_at", models.DateTimeField(blank=True, null=True)),
+                ("next_due_at", models.DateTimeField(blank=True, null=True)),
             ],
         ),
         migrations.CreateModel(
-            name='Reservation',
+            name="Reservation",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('what', models.CharField(choices=[('handover', 'hand-over'), ('backfill', 'reservation of a waiting head'), ('move', 'place of a moved workload')], max_length=8)),
-                ('rule', models.CharField(blank=True, default='', max_length=8)),
-                ('body', models.JSONField()),
-                ('opened_at', models.DateTimeField()),
-                ('expires_at', models.DateTimeField(blank=True, null=True)),
-                ('needed_at', models.DateTimeField(blank=True, null=True)),
-                ('claimant', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='reservations', to='workloads.workload')),
-                ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='reservations', to='quotas.cluster')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "what",
+                    models.CharField(
+                        choices=[
+                            ("handover", "hand-over"),
+                            ("backfill", "reservation of a waiting head"),
+                            ("move", "place of a moved workload"),
+                        ],
+                        max_length=8,
+                    ),
+                ),
+                ("rule", models.CharField(blank=True, default="", max_length=8)),
+                ("body", models.JSONField()),
+                ("opened_at", models.DateTimeField()),
+                ("expires_at", models.DateTimeField(blank=True, null=True)),
+                ("needed_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "claimant",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="reservations",
+                        to="workloads.workload",
+                    ),
+                ),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="reservations", to="quotas.cluster"
+                    ),
+                ),
             ],
             options={
-                'ordering': ('id',),
+                "ordering": ("id",),
             },
         ),
         migrations.CreateModel(
-            name='Cycle',
+            name="Cycle",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('number', models.BigIntegerField()),
-                ('at', models.DateTimeField()),
-                ('real_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('load_s', models.FloatField(default=0)),
-                ('decide_s', models.FloatField(default=0)),
-                ('apply_s', models.FloatField(default=0)),
-                ('started', models.PositiveIntegerField(default=0)),
-                ('evicted', models.PositiveIntegerField(default=0)),
-                ('moved', models.PositiveIntegerField(default=0)),
-                ('waiting', models.PositiveIntegerField(default=0)),
-                ('refused', models.PositiveIntegerField(default=0)),
-                ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='cycles', to='quotas.cluster')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("number", models.BigIntegerField()),
+                ("at", models.DateTimeField()),
+                ("real_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("load_s", models.FloatField(default=0)),
+                ("decide_s", models.FloatField(default=0)),
+                ("apply_s", models.FloatField(default=0)),
+                ("started", models.PositiveIntegerField(default=0)),
+                ("evicted", models.PositiveIntegerField(default=0)),
+                ("moved", models.PositiveIntegerField(default=0)),
+                ("waiting", models.PositiveIntegerField(default=0)),
+                ("refused", models.PositiveIntegerField(default=0)),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="cycles", to="quotas.cluster"
+                    ),
+                ),
             ],
             options={
-                'ordering': ('-id',),
-                'constraints': [models.UniqueConstraint(fields=('cluster', 'number'), name='cycle_number_once')],
+                "ordering": ("-id",),
+                "constraints": [models.UniqueConstraint(fields=("cluster", "number"), name="cycle_number_once")],
             },
         ),
         migrations.CreateModel(
-            name='Outbox',
+            name="Outbox",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('verb', models.CharField(choices=[('start', 'start'), ('stop', 'stop')], max_length=5)),
-                ('key', models.CharField(max_length=40)),
-                ('payload', models.JSONField()),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('taken_at', models.DateTimeField(blank=True, null=True)),
-                ('attempts', models.PositiveIntegerField(default=0)),
-                ('error', models.CharField(blank=True, default='', max_length=300)),
-                ('delivered_at', models.DateTimeField(blank=True, null=True)),
-                ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='outbox', to='quotas.cluster')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("verb", models.CharField(choices=[("start", "start"), ("stop", "stop")], max_length=5)),
+                ("key", models.CharField(max_length=40)),
+                ("payload", models.JSONField()),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("taken_at", models.DateTimeField(blank=True, null=True)),
+                ("attempts", models.PositiveIntegerField(default=0)),
+                ("error", models.CharField(blank=True, default="", max_length=300)),
+                ("delivered_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="outbox", to="quotas.cluster"
+                    ),
+                ),
             ],
             options={
-                'ordering': ('id',),
-                'indexes': [models.Index(condition=models.Q(('delivered_at__isnull', True)), fields=['cluster', 'id'], name='outbox_open')],
-                'constraints': [models.UniqueConstraint(fields=('verb', 'key'), name='outbox_once')],
+                "ordering": ("id",),
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("delivered_at__isnull", True)), fields=["cluster", "id"], name="outbox_open"
+                    )
+                ],
+                "constraints": [models.UniqueConstraint(fields=("verb", "key"), name="outbox_once")],
             },
         ),
         migrations.CreateModel(
-            name='SimulatedTask',
+            name="SimulatedTask",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('key', models.CharField(max_length=40)),
-                ('node_name', models.CharField(max_length=253)),
-                ('accepted_at', models.DateTimeField()),
-                ('running_at', models.DateTimeField()),
-                ('ends_at', models.DateTimeField(blank=True, null=True)),
-                ('stopped_at', models.DateTimeField(blank=True, null=True)),
-                ('gone_at', models.DateTimeField(blank=True, null=True)),
-                ('exit_code', models.SmallIntegerField(blank=True, null=True)),
-                ('exit_reason', models.CharField(blank=True, default='', max_length=40)),
-                ('reported_at', models.DateTimeField(blank=True, null=True)),
-                ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='quotas.cluster')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("key", models.CharField(max_length=40)),
+                ("node_name", models.CharField(max_length=253)),
+                ("accepted_at", models.DateTimeField()),
+                ("running_at", models.DateTimeField()),
+                ("ends_at", models.DateTimeField(blank=True, null=True)),
+                ("stopped_at", models.DateTimeField(blank=True, null=True)),
+                ("gone_at", models.DateTimeField(blank=True, null=True)),
+                ("exit_code", models.SmallIntegerField(blank=True, null=True)),
+                ("exit_reason", models.CharField(blank=True, default="", max_length=40)),
+                ("reported_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="quotas.cluster"
+                    ),
+                ),
             ],
             options={
-                'indexes': [models.Index(condition=models.Q(('reported_at__isnull', True)), fields=['cluster', 'key'], name='simulated_live')],
-                'constraints': [models.UniqueConstraint(fields=('cluster', 'key'), name='simulated_key_once')],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("reported_at__isnull", True)),
+                        fields=["cluster", "key"],
+                        name="simulated_live",
+                    )
+                ],
+                "constraints": [models.UniqueConstraint(fields=("cluster", "key"), name="simulated_key_once")],
             },
         ),
     ]

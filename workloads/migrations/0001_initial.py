@@ -8,296 +8,516 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('quotas', '0001_initial'),
+        ("quotas", "0001_initial"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Workload',
+            name="Workload",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=63)),
-                ('kind', models.CharField(choices=[('training', 'training job'), ('notebook', 'notebook'), ('service', 'inference service')], max_length=12)),
-                ('visibility', models.CharField(choices=[('private', 'private'), ('shared', 'shared in the workspace')], default='shared', max_length=8)),
-                ('labels', models.JSONField(blank=True, default=dict)),
-                ('state', models.CharField(choices=[('queued', 'queued'), ('starting', 'starting'), ('running', 'running'), ('resizing', 'resizing'), ('preempting', 'preempting'), ('stopping', 'stopping'), ('succeeded', 'succeeded'), ('failed', 'failed'), ('stopped', 'stopped')], default='queued', max_length=12)),
-                ('held', models.BooleanField(default=False)),
-                ('state_at', models.DateTimeField()),
-                ('submitted_at', models.DateTimeField()),
-                ('started_at', models.DateTimeField(blank=True, null=True)),
-                ('finished_at', models.DateTimeField(blank=True, null=True)),
-                ('starts', models.PositiveIntegerField(default=0)),
-                ('failures', models.PositiveIntegerField(default=0)),
-                ('position', models.BigIntegerField(default=0)),
-                ('not_before', models.DateTimeField(blank=True, null=True)),
-                ('revision', models.PositiveIntegerField(default=1)),
-                ('priority', models.PositiveSmallIntegerField()),
-                ('idle', models.CharField(choices=[('never', 'never'), ('allow', 'allow'), ('only', 'only')], default='never', max_length=6)),
-                ('preemptible', models.BooleanField()),
-                ('gpus', models.PositiveIntegerField(default=0)),
-                ('gpu_milli', models.PositiveIntegerField(default=1000)),
-                ('gpu_memory_mib', models.PositiveBigIntegerField(default=0)),
-                ('cpu_milli', models.PositiveBigIntegerField(default=0)),
-                ('memory_mib', models.PositiveBigIntegerField(default=0)),
-                ('replicas', models.PositiveIntegerField(default=1)),
-                ('min_replicas', models.PositiveIntegerField(blank=True, null=True)),
-                ('max_replicas', models.PositiveIntegerField(blank=True, null=True)),
-                ('gang', models.BooleanField(default=True)),
-                ('master', models.JSONField(blank=True, null=True)),
-                ('node_selector', models.JSONField(blank=True, default=dict)),
-                ('topology_required', models.CharField(blank=True, default='', max_length=63)),
-                ('topology_preferred', models.CharField(blank=True, default='', max_length=63)),
-                ('image', models.CharField(blank=True, default='', max_length=300)),
-                ('command', models.JSONField(blank=True, default=list)),
-                ('environment', models.JSONField(blank=True, default=dict)),
-                ('grace_s', models.PositiveIntegerField(blank=True, null=True)),
-                ('max_runtime_s', models.PositiveIntegerField(blank=True, null=True)),
-                ('restart', models.CharField(choices=[('never', 'never'), ('on_failure', 'on failure')], default='never', max_length=10)),
-                ('retries', models.PositiveSmallIntegerField(default=0)),
-                ('checkpoint_every_s', models.PositiveIntegerField(blank=True, null=True)),
-                ('checkpoint_on_signal', models.BooleanField(default=False)),
-                ('estimate_s', models.PositiveIntegerField(blank=True, null=True)),
-                ('duration_s', models.PositiveIntegerField(blank=True, null=True)),
-                ('done_s', models.PositiveIntegerField(default=0)),
-                ('borrowed_gpu_milli', models.PositiveBigIntegerField(default=0)),
-                ('size_by', models.CharField(blank=True, default='', max_length=80)),
-                ('size_at', models.DateTimeField(blank=True, null=True)),
-                ('size_rule_at', models.DateTimeField(blank=True, null=True)),
-                ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='workloads', to='quotas.cluster')),
-                ('owner', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='workloads', to=settings.AUTH_USER_MODEL)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("name", models.CharField(max_length=63)),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[
+                            ("training", "training job"),
+                            ("notebook", "notebook"),
+                            ("service", "inference service"),
+                        ],
+                        max_length=12,
+                    ),
+                ),
+                (
+                    "visibility",
+                    models.CharField(
+                        choices=[("private", "private"), ("shared", "shared in the workspace")],
+                        default="shared",
+                        max_length=8,
+                    ),
+                ),
+                ("labels", models.JSONField(blank=True, default=dict)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("queued", "queued"),
+                            ("starting", "starting"),
+                            ("running", "running"),
+                            ("resizing", "resizing"),
+                            ("preempting", "preempting"),
+                            ("stopping", "stopping"),
+                            ("succeeded", "succeeded"),
+                            ("failed", "failed"),
+                            ("stopped", "stopped"),
+                        ],
+                        default="queued",
+                        max_length=12,
+                    ),
+                ),
+                ("held", models.BooleanField(default=False)),
+                ("state_at", models.DateTimeField()),
+                ("submitted_at", models.DateTimeField()),
+                ("started_at", models.DateTimeField(blank=True, null=True)),
+                ("finished_at", models.DateTimeField(blank=True, null=True)),
+                ("starts", models.PositiveIntegerField(default=0)),
+                ("failures", models.PositiveIntegerField(default=0)),
+                ("position", models.BigIntegerField(default=0)),
+                ("not_before", models.DateTimeField(blank=True, null=True)),
+                ("revision", models.PositiveIntegerField(default=1)),
+                ("priority", models.PositiveSmallIntegerField()),
+                (
+                    "idle",
+                    models.CharField(
+                        choices=[("never", "never"), ("allow", "allow"), ("only", "only")],
+                        default="never",
+                        max_length=6,
+                    ),
+                ),
+                ("preemptible", models.BooleanField()),
+                ("gpus", models.PositiveIntegerField(default=0)),
+                ("gpu_milli", models.PositiveIntegerField(default=1000)),
+                ("gpu_memory_mib", models.PositiveBigIntegerField(default=0)),
+                ("cpu_milli", models.PositiveBigIntegerField(default=0)),
+                ("memory_mib", models.PositiveBigIntegerField(default=0)),
+                ("replicas", models.PositiveIntegerField(default=1)),
+                ("min_replicas", models.PositiveIntegerField(blank=True, null=True)),
+                ("max_replicas", models.PositiveIntegerField(blank=True, null=True)),
+                ("gang", models.BooleanField(default=True)),
+                ("master", models.JSONField(blank=True, null=True)),
+                ("node_selector", models.JSONField(blank=True, default=dict)),
+                ("topology_required", models.CharField(blank=True, default="", max_length=63)),
+                ("topology_preferred", models.CharField(blank=True, default="", max_length=63)),
+                ("image", models.CharField(blank=True, default="", max_length=300)),
+                ("command", models.JSONField(blank=True, default=list)),
+                ("environment", models.JSONField(blank=True, default=dict)),
+                ("grace_s", models.PositiveIntegerField(blank=True, null=True)),
+                ("max_runtime_s", models.PositiveIntegerField(blank=True, null=True)),
+                (
+                    "restart",
+                    models.CharField(
+                        choices=[("never", "never"), ("on_failure", "on failure")], default="never", max_length=10
+                    ),
+                ),
+                ("retries", models.PositiveSmallIntegerField(default=0)),
+                ("checkpoint_every_s", models.PositiveIntegerField(blank=True, null=True)),
+                ("checkpoint_on_signal", models.BooleanField(default=False)),
+                ("estimate_s", models.PositiveIntegerField(blank=True, null=True)),
+                ("duration_s", models.PositiveIntegerField(blank=True, null=True)),
+                ("done_s", models.PositiveIntegerField(default=0)),
+                ("borrowed_gpu_milli", models.PositiveBigIntegerField(default=0)),
+                ("size_by", models.CharField(blank=True, default="", max_length=80)),
+                ("size_at", models.DateTimeField(blank=True, null=True)),
+                ("size_rule_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="workloads", to="quotas.cluster"
+                    ),
+                ),
+                (
+                    "owner",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="workloads",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
             options={
-                'ordering': ('-submitted_at', '-id'),
+                "ordering": ("-submitted_at", "-id"),
             },
         ),
         migrations.CreateModel(
-            name='PoolPreference',
+            name="PoolPreference",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('order', models.PositiveSmallIntegerField()),
-                ('pool', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='quotas.nodepool')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("order", models.PositiveSmallIntegerField()),
+                (
+                    "pool",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="+", to="quotas.nodepool"
+                    ),
+                ),
             ],
             options={
-                'ordering': ('workload_id', 'order'),
+                "ordering": ("workload_id", "order"),
             },
         ),
         migrations.CreateModel(
-            name='Verdict',
+            name="Verdict",
             fields=[
-                ('workload', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='verdict', serialize=False, to='workloads.workload')),
-                ('code', models.CharField(max_length=40)),
-                ('facts', models.JSONField(default=dict)),
-                ('would_unblock', models.JSONField(default=list)),
-                ('queue_position', models.PositiveIntegerField(null=True)),
-                ('since', models.DateTimeField()),
-                ('cycle', models.BigIntegerField()),
+                (
+                    "workload",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        primary_key=True,
+                        related_name="verdict",
+                        serialize=False,
+                        to="workloads.workload",
+                    ),
+                ),
+                ("code", models.CharField(max_length=40)),
+                ("facts", models.JSONField(default=dict)),
+                ("would_unblock", models.JSONField(default=list)),
+                ("queue_position", models.PositiveIntegerField(null=True)),
+                ("since", models.DateTimeField()),
+                ("cycle", models.BigIntegerField()),
             ],
         ),
         migrations.AddField(
-            model_name='workload',
-            name='pools',
-            field=models.ManyToManyField(related_name='+', through='workloads.PoolPreference', to='quotas.nodepool'),
+            model_name="workload",
+            name="pools",
+            field=models.ManyToManyField(related_name="+", through="workloads.PoolPreference", to="quotas.nodepool"),
         ),
         migrations.AddField(
-            model_name='workload',
-            name='quota',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='workloads', to='quotas.quota'),
+            model_name="workload",
+            name="quota",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.PROTECT, related_name="workloads", to="quotas.quota"
+            ),
         ),
         migrations.AddField(
-            model_name='workload',
-            name='workspace',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='workloads', to='quotas.workspace'),
+            model_name="workload",
+            name="workspace",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.PROTECT, related_name="workloads", to="quotas.workspace"
+            ),
         ),
         migrations.CreateModel(
-            name='ScalingRule',
+            name="ScalingRule",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=63)),
-                ('cron', models.CharField(max_length=120)),
-                ('zone', models.CharField(max_length=64)),
-                ('replicas', models.PositiveIntegerField(blank=True, null=True)),
-                ('min_replicas', models.PositiveIntegerField(blank=True, null=True)),
-                ('max_replicas', models.PositiveIntegerField(blank=True, null=True)),
-                ('valid_from', models.DateField(blank=True, null=True)),
-                ('valid_until', models.DateField(blank=True, null=True)),
-                ('excluded', django.contrib.postgres.fields.ArrayField(base_field=models.DateField(), blank=True, default=list, size=None)),
-                ('ready_by', models.BooleanField(default=False)),
-                ('enabled', models.BooleanField(default=True)),
-                ('next_at', models.DateTimeField(blank=True, null=True)),
-                ('revision', models.PositiveIntegerField(default=1)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('workload', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='rules', to='workloads.workload')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("name", models.CharField(max_length=63)),
+                ("cron", models.CharField(max_length=120)),
+                ("zone", models.CharField(max_length=64)),
+                ("replicas", models.PositiveIntegerField(blank=True, null=True)),
+                ("min_replicas", models.PositiveIntegerField(blank=True, null=True)),
+                ("max_replicas", models.PositiveIntegerField(blank=True, null=True)),
+                ("valid_from", models.DateField(blank=True, null=True)),
+                ("valid_until", models.DateField(blank=True, null=True)),
+                (
+                    "excluded",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.DateField(), blank=True, default=list, size=None
+                    ),
+                ),
+                ("ready_by", models.BooleanField(default=False)),
+                ("enabled", models.BooleanField(default=True)),
+                ("next_at", models.DateTimeField(blank=True, null=True)),
+                ("revision", models.PositiveIntegerField(default=1)),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
+                (
+                    "workload",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="rules", to="workloads.workload"
+                    ),
+                ),
             ],
             options={
-                'ordering': ('workload_id', 'id'),
+                "ordering": ("workload_id", "id"),
             },
         ),
         migrations.AddField(
-            model_name='poolpreference',
-            name='workload',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='pool_preferences', to='workloads.workload'),
+            model_name="poolpreference",
+            name="workload",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE, related_name="pool_preferences", to="workloads.workload"
+            ),
         ),
         migrations.CreateModel(
-            name='Eviction',
+            name="Eviction",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('what', models.CharField(choices=[('eviction', 'eviction'), ('shrink', 'shrink'), ('move', 'move')], max_length=8)),
-                ('run', models.PositiveIntegerField()),
-                ('indexes', django.contrib.postgres.fields.ArrayField(base_field=models.PositiveIntegerField(), default=list, size=None)),
-                ('rule', models.CharField(max_length=4)),
-                ('order', models.CharField(blank=True, default='', max_length=40)),
-                ('gpu_milli', models.PositiveBigIntegerField(default=0)),
-                ('facts', models.JSONField(default=dict)),
-                ('at', models.DateTimeField()),
-                ('cycle', models.BigIntegerField()),
-                ('quota', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='quotas.quota')),
-                ('claimant', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='claims', to='workloads.workload')),
-                ('workload', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='evictions', to='workloads.workload')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "what",
+                    models.CharField(
+                        choices=[("eviction", "eviction"), ("shrink", "shrink"), ("move", "move")], max_length=8
+                    ),
+                ),
+                ("run", models.PositiveIntegerField()),
+                (
+                    "indexes",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.PositiveIntegerField(), default=list, size=None
+                    ),
+                ),
+                ("rule", models.CharField(max_length=4)),
+                ("order", models.CharField(blank=True, default="", max_length=40)),
+                ("gpu_milli", models.PositiveBigIntegerField(default=0)),
+                ("facts", models.JSONField(default=dict)),
+                ("at", models.DateTimeField()),
+                ("cycle", models.BigIntegerField()),
+                (
+                    "quota",
+                    models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name="+", to="quotas.quota"),
+                ),
+                (
+                    "claimant",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="claims",
+                        to="workloads.workload",
+                    ),
+                ),
+                (
+                    "workload",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="evictions", to="workloads.workload"
+                    ),
+                ),
             ],
             options={
-                'ordering': ('-id',),
+                "ordering": ("-id",),
             },
         ),
         migrations.CreateModel(
-            name='Event',
+            name="Event",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('at', models.DateTimeField()),
-                ('real_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('verb', models.CharField(max_length=40)),
-                ('before', models.CharField(blank=True, default='', max_length=12)),
-                ('after', models.CharField(blank=True, default='', max_length=12)),
-                ('actor', models.CharField(max_length=150)),
-                ('facts', models.JSONField(blank=True, default=dict)),
-                ('workload', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='events', to='workloads.workload')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("at", models.DateTimeField()),
+                ("real_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("verb", models.CharField(max_length=40)),
+                ("before", models.CharField(blank=True, default="", max_length=12)),
+                ("after", models.CharField(blank=True, default="", max_length=12)),
+                ("actor", models.CharField(max_length=150)),
+                ("facts", models.JSONField(blank=True, default=dict)),
+                (
+                    "workload",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="events", to="workloads.workload"
+                    ),
+                ),
             ],
             options={
-                'ordering': ('workload_id', 'id'),
+                "ordering": ("workload_id", "id"),
             },
         ),
         migrations.CreateModel(
-            name='Allocation',
+            name="Allocation",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('run', models.PositiveIntegerField()),
-                ('group', models.PositiveSmallIntegerField(default=0)),
-                ('index', models.PositiveIntegerField()),
-                ('devices', django.contrib.postgres.fields.ArrayField(base_field=models.PositiveSmallIntegerField(), default=list, size=None)),
-                ('gpu_milli', models.PositiveIntegerField(default=0)),
-                ('gpu_memory_mib', models.PositiveBigIntegerField(default=0)),
-                ('cpu_milli', models.PositiveBigIntegerField(default=0)),
-                ('memory_mib', models.PositiveBigIntegerField(default=0)),
-                ('phase', models.CharField(choices=[('starting', 'starting'), ('running', 'running'), ('leaving', 'leaving'), ('ended', 'ended')], default='starting', max_length=8)),
-                ('ordered_at', models.DateTimeField()),
-                ('running_at', models.DateTimeField(blank=True, null=True)),
-                ('leaving_at', models.DateTimeField(blank=True, null=True)),
-                ('ended_at', models.DateTimeField(blank=True, null=True)),
-                ('outcome', models.CharField(blank=True, default='', max_length=12)),
-                ('node', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='allocations', to='quotas.node')),
-                ('pool', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='quotas.nodepool')),
-                ('quota', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='quotas.quota')),
-                ('workload', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='allocations', to='workloads.workload')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("run", models.PositiveIntegerField()),
+                ("group", models.PositiveSmallIntegerField(default=0)),
+                ("index", models.PositiveIntegerField()),
+                (
+                    "devices",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.PositiveSmallIntegerField(), default=list, size=None
+                    ),
+                ),
+                ("gpu_milli", models.PositiveIntegerField(default=0)),
+                ("gpu_memory_mib", models.PositiveBigIntegerField(default=0)),
+                ("cpu_milli", models.PositiveBigIntegerField(default=0)),
+                ("memory_mib", models.PositiveBigIntegerField(default=0)),
+                (
+                    "phase",
+                    models.CharField(
+                        choices=[
+                            ("starting", "starting"),
+                            ("running", "running"),
+                            ("leaving", "leaving"),
+                            ("ended", "ended"),
+                        ],
+                        default="starting",
+                        max_length=8,
+                    ),
+                ),
+                ("ordered_at", models.DateTimeField()),
+                ("running_at", models.DateTimeField(blank=True, null=True)),
+                ("leaving_at", models.DateTimeField(blank=True, null=True)),
+                ("ended_at", models.DateTimeField(blank=True, null=True)),
+                ("outcome", models.CharField(blank=True, default="", max_length=12)),
+                (
+                    "node",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="allocations", to="quotas.node"
+                    ),
+                ),
+                (
+                    "pool",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="+", to="quotas.nodepool"
+                    ),
+                ),
+                (
+                    "quota",
+                    models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name="+", to="quotas.quota"),
+                ),
+                (
+                    "workload",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="allocations", to="workloads.workload"
+                    ),
+                ),
             ],
         ),
         migrations.AddIndex(
-            model_name='workload',
-            index=models.Index(condition=models.Q(('state__in', ('succeeded', 'failed', 'stopped')), _negated=True), fields=['cluster', 'state'], name='workload_live'),
+            model_name="workload",
+            index=models.Index(
+                condition=models.Q(("state__in", ("succeeded", "failed", "stopped")), _negated=True),
+                fields=["cluster", "state"],
+                name="workload_live",
+            ),
         ),
         migrations.AddIndex(
-            model_name='workload',
-            index=models.Index(fields=['workspace', '-submitted_at', '-id'], name='workload_by_workspace'),
+            model_name="workload",
+            index=models.Index(fields=["workspace", "-submitted_at", "-id"], name="workload_by_workspace"),
         ),
         migrations.AddIndex(
-            model_name='workload',
-            index=models.Index(fields=['quota', '-submitted_at', '-id'], name='workload_by_quota'),
+            model_name="workload",
+            index=models.Index(fields=["quota", "-submitted_at", "-id"], name="workload_by_quota"),
         ),
         migrations.AddIndex(
-            model_name='workload',
-            index=models.Index(fields=['-submitted_at', '-id'], name='workload_newest'),
+            model_name="workload",
+            index=models.Index(fields=["-submitted_at", "-id"], name="workload_newest"),
         ),
         migrations.AddIndex(
-            model_name='workload',
-            index=models.Index(fields=['owner', '-submitted_at'], name='workload_by_owner'),
+            model_name="workload",
+            index=models.Index(fields=["owner", "-submitted_at"], name="workload_by_owner"),
         ),
         migrations.AddConstraint(
-            model_name='workload',
-            constraint=models.UniqueConstraint(condition=models.Q(('state__in', ('succeeded', 'failed', 'stopped')), _negated=True), fields=('workspace', 'name'), name='workload_live_name'),
+            model_name="workload",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("state__in", ("succeeded", "failed", "stopped")), _negated=True),
+                fields=("workspace", "name"),
+                name="workload_live_name",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='workload',
-            constraint=models.CheckConstraint(condition=models.Q(('state__in', ['queued', 'starting', 'running', 'resizing', 'preempting', 'stopping', 'succeeded', 'failed', 'stopped'])), name='workload_state_known'),
+            model_name="workload",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    (
+                        "state__in",
+                        [
+                            "queued",
+                            "starting",
+                            "running",
+                            "resizing",
+                            "preempting",
+                            "stopping",
+                            "succeeded",
+                            "failed",
+                            "stopped",
+                        ],
+                    )
+                ),
+                name="workload_state_known",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='workload',
-            constraint=models.CheckConstraint(condition=models.Q(('kind__in', ['training', 'notebook', 'service'])), name='workload_kind_known'),
+            model_name="workload",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("kind__in", ["training", "notebook", "service"])), name="workload_kind_known"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='workload',
-            constraint=models.CheckConstraint(condition=models.Q(('idle__in', ['never', 'allow', 'only'])), name='workload_idle_known'),
+            model_name="workload",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("idle__in", ["never", "allow", "only"])), name="workload_idle_known"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='workload',
-            constraint=models.CheckConstraint(condition=models.Q(('priority__range', (1, 9))), name='workload_priority_range'),
+            model_name="workload",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("priority__range", (1, 9))), name="workload_priority_range"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='workload',
-            constraint=models.CheckConstraint(condition=models.Q(('gpu_milli__lte', 1000), models.Q(('gpus', 0), ('gpu_milli__gt', 0), ('gpu_memory_mib__gt', 0), _connector='OR')), name='workload_gpu_request'),
+            model_name="workload",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("gpu_milli__lte", 1000),
+                    models.Q(("gpus", 0), ("gpu_milli__gt", 0), ("gpu_memory_mib__gt", 0), _connector="OR"),
+                ),
+                name="workload_gpu_request",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='workload',
-            constraint=models.CheckConstraint(condition=models.Q(('held', False), ('state', 'queued'), _connector='OR'), name='workload_held_is_queued'),
+            model_name="workload",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("held", False), ("state", "queued"), _connector="OR"),
+                name="workload_held_is_queued",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='workload',
-            constraint=models.CheckConstraint(condition=models.Q(('min_replicas__isnull', True), models.Q(('min_replicas__gte', 1), ('min_replicas__lte', models.F('max_replicas'))), _connector='OR'), name='workload_elastic_range'),
+            model_name="workload",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("min_replicas__isnull", True),
+                    models.Q(("min_replicas__gte", 1), ("min_replicas__lte", models.F("max_replicas"))),
+                    _connector="OR",
+                ),
+                name="workload_elastic_range",
+            ),
         ),
         migrations.AddIndex(
-            model_name='scalingrule',
-            index=models.Index(condition=models.Q(('enabled', True)), fields=['next_at'], name='rule_next'),
+            model_name="scalingrule",
+            index=models.Index(condition=models.Q(("enabled", True)), fields=["next_at"], name="rule_next"),
         ),
         migrations.AddConstraint(
-            model_name='scalingrule',
-            constraint=models.UniqueConstraint(fields=('workload', 'name'), name='rule_name_once'),
+            model_name="scalingrule",
+            constraint=models.UniqueConstraint(fields=("workload", "name"), name="rule_name_once"),
         ),
         migrations.AddConstraint(
-            model_name='poolpreference',
-            constraint=models.UniqueConstraint(fields=('workload', 'pool'), name='pool_preference_once'),
+            model_name="poolpreference",
+            constraint=models.UniqueConstraint(fields=("workload", "pool"), name="pool_preference_once"),
         ),
         migrations.AddIndex(
-            model_name='eviction',
-            index=models.Index(fields=['what', '-at'], name='eviction_recent'),
+            model_name="eviction",
+            index=models.Index(fields=["what", "-at"], name="eviction_recent"),
         ),
         migrations.AddConstraint(
-            model_name='eviction',
-            constraint=models.UniqueConstraint(condition=models.Q(('what', 'eviction')), fields=('workload', 'run'), name='eviction_once_a_run'),
+            model_name="eviction",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("what", "eviction")), fields=("workload", "run"), name="eviction_once_a_run"
+            ),
         ),
         migrations.AddIndex(
-            model_name='allocation',
-            index=models.Index(condition=models.Q(('ended_at__isnull', True)), fields=['node'], name='allocation_live_node'),
+            model_name="allocation",
+            index=models.Index(
+                condition=models.Q(("ended_at__isnull", True)), fields=["node"], name="allocation_live_node"
+            ),
         ),
         migrations.AddIndex(
-            model_name='allocation',
-            index=models.Index(fields=['pool', 'ended_at'], name='allocation_pool_ended'),
+            model_name="allocation",
+            index=models.Index(fields=["pool", "ended_at"], name="allocation_pool_ended"),
         ),
         migrations.AddIndex(
-            model_name='allocation',
-            index=models.Index(fields=['quota', 'ended_at'], name='allocation_quota_ended'),
+            model_name="allocation",
+            index=models.Index(fields=["quota", "ended_at"], name="allocation_quota_ended"),
         ),
         migrations.AddConstraint(
-            model_name='allocation',
-            constraint=models.UniqueConstraint(condition=models.Q(('phase__in', ('starting', 'running'))), fields=('workload', 'group', 'index'), name='allocation_worker_once'),
+            model_name="allocation",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("phase__in", ("starting", "running"))),
+                fields=("workload", "group", "index"),
+                name="allocation_worker_once",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='allocation',
-            constraint=models.CheckConstraint(condition=models.Q(('gpu_milli__lte', 1000)), name='allocation_device_whole'),
+            model_name="allocation",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("gpu_milli__lte", 1000)), name="allocation_device_whole"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='allocation',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('ended_at__isnull', False), ('phase', 'ended')), models.Q(models.Q(('phase', 'ended'), _negated=True), ('ended_at__isnull', True)), _connector='OR'), name='allocation_ended_has_time'),
+            model_name="allocation",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("ended_at__isnull", False), ("phase", "ended")),
+                    models.Q(models.Q(("phase", "ended"), _negated=True), ("ended_at__isnull", True)),
+                    _connector="OR",
+                ),
+                name="allocation_ended_has_time",
+            ),
         ),
     ]
