@@ -80,6 +80,8 @@ class Workload(models.Model):
     finished_at = models.DateTimeField(null=True, blank=True)
     starts = models.PositiveIntegerField(default=0)  # restarts = starts - 1
     failures = models.PositiveIntegerField(default=0)
+    deleted_at = models.DateTimeField(null=True, blank=True)  # hidden everywhere; allocations stay for the charts
+    restart_wanted = models.BooleanField(default=False)  # stopping, and to be queued again when it is gone
     position = models.BigIntegerField(default=0)  # order inside one priority; first submission in ms unless moved
     not_before = models.DateTimeField(null=True, blank=True)
     revision = models.PositiveIntegerField(default=1)
@@ -133,7 +135,7 @@ class Workload(models.Model):
         constraints: ClassVar = [
             models.UniqueConstraint(
                 fields=("workspace", "name"),
-                condition=~Q(state__in=("succeeded", "failed", "stopped")),
+                condition=~Q(state__in=("succeeded", "failed", "stopped")) & Q(deleted_at__isnull=True),
                 name="workload_live_name",
             ),
             models.CheckConstraint(condition=Q(state__in=State.values), name="workload_state_known"),
