@@ -436,3 +436,19 @@ class AuditEvent(models.Model):
         ]
 
 
+
+
+class IdempotencyKey(models.Model):
+    """A creation that was asked for under a key of the caller's, and its answer, so that asking again creates nothing."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
+    key = models.CharField(max_length=64)
+    digest = models.CharField(max_length=64)  # SHA-256 of method, address and body
+    status = models.PositiveSmallIntegerField(default=0)
+    answer = models.JSONField(default=dict)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=("user", "key"), name="idempotency_key_once"),
+        ]
