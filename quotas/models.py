@@ -16,6 +16,8 @@ from django.db.models import F, Q
 from django.db.models.functions import Coalesce, Lower
 from django.utils import timezone
 
+from quotas.clock import stopped_clocks
+
 if TYPE_CHECKING:
     from quotas.actors import Origin
 
@@ -103,7 +105,9 @@ class Cluster(models.Model):
         return self.name
 
     def now(self, real: datetime | None = None) -> datetime:
-        """The cluster's time at the real instant (default: now)."""
+        """The cluster's time at the real instant (default: now, or what a clock moved by hand shows)."""
+        if real is None and (shown := stopped_clocks.get().get(self.pk)) is not None:
+            return shown
         elapsed = (real or timezone.now()) - self.clock_real_at
         return self.clock_at + elapsed * self.clock_speed if self.clock_speed != 1 else self.clock_at + elapsed
 
