@@ -43,11 +43,11 @@ class Checkout:
     def secret_key(self) -> str:
         """The key that signs this clone's sessions, made on first use."""
         path = self.var / "secret-key"
-        try:
-            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                file.write(os.urandom(32).hex())
-        except FileExistsError:
-            pass
+        if not path.exists():
+            unfinished = path.with_suffix(f".{os.getpid()}")
+            unfinished.touch(mode=0o600)
+            unfinished.write_text(os.urandom(32).hex())
+            unfinished.rename(path)
         return path.read_text()
 
 

@@ -41,6 +41,14 @@ def shared_use(path: Path, *, start: Callable[[], None], stop: Callable[[], None
                     stop()
 
 
+def stop_if_unused(path: Path, stop: Callable[[], None]) -> bool:
+    """Stop something that runs share; False when a run still uses it."""
+    with alone(path.with_suffix(".door")), alone_or_none(path) as unused:
+        if unused:
+            stop()
+        return unused
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator[int]:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -32,6 +32,18 @@ def ensure(checkout: Checkout, files: tuple[str, ...]) -> None:
             _stamp_file(checkout, done).write_text(_stamp(checkout, done))
 
 
+def install_into(checkout: Checkout, folder: Path, file: str) -> None:
+    """Install one file's packages into a folder apart from the environment; the folder appears whole or not at all."""
+    unfinished = folder.with_suffix(".unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    command = [checkout.python, "-m", "pip", "install", "--require-hashes", "--no-deps", "--target", unfinished]
+    done = subprocess.run([*command, "-r", checkout.root / file], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise say.Failed(f"pip could not install {file}:\n{done.stdout}{done.stderr}")
+    shutil.rmtree(folder, ignore_errors=True)
+    unfinished.rename(folder)
+
+
 def _is_current(checkout: Checkout, files: tuple[str, ...]) -> bool:
     try:
         return _stamp_file(checkout, files).read_text() == _stamp(checkout, files)

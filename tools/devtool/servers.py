@@ -42,12 +42,16 @@ def _database(checkout: Checkout, purpose: str) -> Iterator[str]:
     if given := os.environ.get("DATABASE_URL"):
         yield given
         return
-    installation = find_installation(checkout)
-    place = find_place(checkout, purpose, installation.bin / "postgres")
-    server = Postgres(installation, place, checkout.logs / f"postgres-{purpose}.log", throw_away=purpose == "test")
+    server = _database_server(checkout, purpose)
     lock = checkout.var / f"{purpose}-postgres.lock"
     with locks.shared_use(lock, start=server.start, stop=server.stop):
         yield server.url
+
+
+def _database_server(checkout: Checkout, purpose: str) -> Postgres:
+    installation = find_installation(checkout)
+    place = find_place(checkout, purpose, installation.bin / "postgres")
+    return Postgres(installation, place, checkout.logs / f"postgres-{purpose}.log", throw_away=purpose == "test")
 
 
 @contextmanager
@@ -79,6 +83,18 @@ def _redis(checkout: Checkout, purpose: str, name: str) -> Redis:
     program: Program = find_program(checkout)
     place = find_place(checkout, purpose, program.path or Path("/bin/sh"))
     return Redis(program, place, checkout, name)
+
+
+def stop_all(checkout: Checkout) -> int:
+    """Stop the embedded servers that nobody uses; the exit status is 1 when some are still in use."""
+    used = False
+    for purpose in ("main", "test"):
+        for name in ("postgres", "redis"):
+            server = _database_server(checkout, purpose) if name == "postgres" else _redis(checkout, purpose, "redis")
+            used |= not locks.stop_if_unused(checkout.var / f"{purpose}-{name}.lock", server.stop)
+    if used:
+        say.line("Some servers are in use by another ./dev; they stop with it.")
+    return int(used)
 
 
 def describe(checkout: Checkout) -> None:
