@@ -1,0 +1,47 @@
+"""The published schema, the page that shows it, and what every unknown address under the API answers."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_safe
+from drf_spectacular.generators import SchemaGenerator
+
+from quotas.api.problems import CONTENT_TYPE, body
+
+
+@cache
+def schema_text() -> str:
+    """The OpenAPI document; it depends on the code alone, so each process makes it once."""
+    schema = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
+    return json.dumps(schema, indent=1, default=str)
+
+
+@require_safe
+def openapi(request: HttpRequest) -> HttpResponse:
+    return HttpResponse(schema_text(), content_type="application/json")
+
+
+@require_safe
+def docs(request: HttpRequest) -> HttpResponse:
+    return render(request, "api/docs.html")
+
+
+@csrf_exempt
+def nothing_here(request: HttpRequest) -> JsonResponse:
+    """A problem document for an address that the API does not have."""
+    return problem(request, 404, "The API has no such address.")
+
+
+def server_error(request: HttpRequest) -> JsonResponse:
+    """A problem document for a fault of ours; the request's id finds it in the log."""
+    return problem(request, 500, "Something went wrong on our side; the log has it under the request's id.")
+
+
+def problem(request: HttpRequest, status: int, detail: str) -> JsonResponse:
+    request_id = request.META.get("tidegate.request_id", "")
+    return JsonResponse(body(status, [], detail, request_id), status=status, content_type=CONTENT_TYPE)

@@ -1,0 +1,1 @@
+"""REST doors of this app, and the frame that the API of every app stands in."""

@@ -1,0 +1,42 @@
+"""JSON in, with a bound on its size."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import IO, Any
+
+from django.conf import settings
+from rest_framework import exceptions, parsers, status
+
+
+class TooLarge(exceptions.APIException):
+    """The body has more bytes than the API takes."""
+
+    status_code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
+    default_code = "too_large"
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"A body may have {most} bytes at most.")
+
+
+class JSONParser(parsers.BaseParser):
+    """UTF-8 JSON of at most ``API_BODY_BYTES``; numbers are finite and nesting is not endless."""
+
+    media_type = "application/json"
+
+    def parse(
+        self, stream: IO[bytes], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
+    ) -> Any:
+        most: int = settings.API_BODY_BYTES
+        body = stream.read(most + 1)
+        if len(body) > most:
+            raise TooLarge(most)
+        try:
+            return json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
+        except (ValueError, RecursionError) as error:
+            raise exceptions.ParseError(f"The body is not valid JSON: {error}") from error
+
+
+def _refuse_constant(word: str) -> None:
+    raise ValueError(f"{word} is not a JSON number")

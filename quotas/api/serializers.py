@@ -1,0 +1,82 @@
+"""What every serializer of the API stands on, and the shapes that several of them share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rest_framework import serializers
+
+from quotas.api.fields import Text
+
+
+class Write(serializers.Serializer[Any]):
+    """A body that is read: names it does not know are refused rather than passed over."""
+
+    default_error_messages = {"unknown": "There is no such field."}
+
+    def to_internal_value(self, data: Any) -> dict[str, Any]:
+        if isinstance(data, Mapping):
+            unknown = sorted(set(map(str, data)) - set(self.fields))
+            if unknown:
+                problem = serializers.ErrorDetail(self.error_messages["unknown"], code="unknown")
+                raise serializers.ValidationError({name: [problem] for name in unknown})
+        return dict(super().to_internal_value(data))
+
+
+class Read(serializers.Serializer[Any]):
+    """A body that is written; it has no way back."""
+
+
+class Labels(serializers.DictField):
+    """Label names and their values, at most 64."""
+
+    MOST = 64
+    default_error_messages = {
+        "too_many": "At most {most} labels.",
+        "name": "{name!r}: a label's name has 1 to 63 letters, digits, dots, dashes, underscores or slashes.",
+    }
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(child=Text(max_length=63, allow_blank=True), **kwargs)
+
+    def to_internal_value(self, data: Any) -> dict[str, str]:
+        labels: dict[str, str] = super().to_internal_value(data)
+        if len(labels) > self.MOST:
+            self.fail("too_many", most=self.MOST)
+        for name in labels:
+            if not _is_label_name(name):
+                self.fail("name", name=name)
+        return labels
+
+
+def _is_label_name(name: str) -> bool:
+    return 0 < len(name) <= 63 and all(c.isascii() and (c.isalnum() or c in "._-/") for c in name)
+
+
+class Named(Read):
+    """A thing by its number and name."""
+
+    id = serializers.IntegerField()
+    name = serializers.CharField()
+
+
+class ProblemItem(Read):
+    """One thing that is wrong: where, which rule, and the numbers it is about."""
+
+    field = serializers.CharField(help_text="Dotted path of the field, empty for the request as a whole.")
+    code = serializers.CharField(help_text="Stable code; see the enum `Refusal` for those of the product's rules.")
+    facts = serializers.DictField(help_text="The numbers and names that the message speaks of.")
+    message = serializers.CharField()
+
+
+class ProblemBody(Read):
+    """An error as RFC 9457 describes it."""
+
+    type = serializers.CharField()
+    title = serializers.CharField()
+    status = serializers.IntegerField()
+    code = serializers.CharField()
+    detail = serializers.CharField()
+    problems = ProblemItem(many=True)
+    request_id = serializers.CharField()
