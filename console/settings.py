@@ -52,6 +52,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "quotas.origins.OriginMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "allauth.account.middleware.AccountMiddleware",
@@ -185,22 +186,37 @@ STORAGES = {
 EMAIL_BACKEND = f"django.core.mail.backends.{'console' if LOCAL else 'smtp'}.EmailBackend"
 
 # API
+API_BODY_BYTES = 2 * 2**20
+API_REQUESTS_PER_MINUTE = environment.whole_number("TIDEGATE_API_REQUESTS_PER_MINUTE", default=1200, least=1)
 REST_FRAMEWORK: dict[str, Any] = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["rest_framework.authentication.SessionAuthentication"],
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "quotas.api.authentication.TokenAuthentication",
+        "quotas.api.authentication.SessionAuthentication",
+    ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_THROTTLE_CLASSES": ["quotas.api.throttling.MinuteThrottle"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
+    "DEFAULT_PARSER_CLASSES": ["quotas.api.parsers.JSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "quotas.api.schema.ApiSchema",
+    "EXCEPTION_HANDLER": "quotas.api.problems.handle",
+    "URL_FORMAT_OVERRIDE": None,
 }
 SPECTACULAR_SETTINGS: dict[str, Any] = {
     "TITLE": "Tidegate",
-    "DESCRIPTION": "Resource quotas, workloads and scheduling of GPU clusters.",
+    "DESCRIPTION": "Resource quotas, workloads and scheduling of GPU clusters. Amounts are whole numbers in base units: "
+    "`gpu_milli` (thousandths of a GPU), `cpu_milli` (thousandths of a core), `memory_mib`.",
     "VERSION": "1",
     "OAS_VERSION": "3.1.0",
     "SERVE_INCLUDE_SCHEMA": False,
-    "SWAGGER_UI_DIST": "SIDECAR",
-    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "SCHEMA_COERCE_PATH_PK_SUFFIX": True,
+    "COMPONENT_SPLIT_REQUEST": True,
+    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
+    "PATH_CONVERTER_OVERRIDES": {"int": {"type": "integer", "minimum": 0, "maximum": 2**63 - 1}},
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "quotas.api.schema.publish_rules",
+    ],
     "REDOC_DIST": "SIDECAR",
 }
 
