@@ -1,0 +1,101 @@
+"""What all forms of the console share: looks, sections, and where a refusal's problems are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from django import forms
+from django.forms.boundfield import BoundField
+from django.forms.renderers import TemplatesSetting
+from django.utils.functional import cached_property
+
+from quotas.errors import Problem
+from quotas.words import sentence
+
+
+class ConsoleRenderer(TemplatesSetting):
+    form_template_name = "components/form_fields.html"
+    field_template_name = "components/field.html"
+
+
+@dataclass(frozen=True, slots=True)
+class ShownProblem:
+    anchor: str
+    label: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    title: str
+    fields: list[BoundField]
+    when: str = ""  # "kind=service": shown while that choice is made
+
+
+class ConsoleForm(forms.Form):
+    """A form in sections. ``problem_fields`` says which field shows the problem of a service's field."""
+
+    default_renderer = ConsoleRenderer
+    use_required_attribute = True
+    required_css_class = "required"
+    layout: ClassVar[tuple[tuple[Any, ...], ...]] = ()  # (title, (field, ...)[, when])
+    problem_fields: ClassVar[dict[str, str]] = {}
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        options.setdefault("label_suffix", "")
+        super().__init__(*args, **options)
+        for name, field in self.fields.items():
+            _dress(field)
+            if self.is_bound and name in self.errors:
+                field.widget.attrs["class"] += " is-invalid"
+
+    @cached_property
+    def sections(self) -> list[Section]:
+        """Fields as the layout groups them; what it does not name comes first."""
+        named = {name for row in self.layout for name in row[1]}
+        rest = [self[name] for name in self.fields if name not in named and not self[name].is_hidden]
+        groups = [
+            Section(row[0], [self[name] for name in row[1] if name in self.fields], *row[2:]) for row in self.layout
+        ]
+        first = [Section("", rest)] if rest else []
+        return [*first, *(group for group in groups if group.fields)]
+
+    @property
+    def shown_problems(self) -> list[ShownProblem]:
+        """All errors of the form with the field each belongs to, for the summary on top."""
+        found = []
+        for name, errors in self.errors.items():
+            bound = self[name] if name in self.fields else None
+            for message in errors:
+                found.append(
+                    ShownProblem(bound.id_for_label if bound else "", str(bound.label) if bound else "", str(message))
+                )
+        return found
+
+    def add_problems(self, problems: Iterable[Problem]) -> None:
+        """Show a service's refusal at the fields it names; what no field stands for goes on top."""
+        for problem in problems:
+            name = self.field_of(problem.field)
+            self.add_error(name, sentence(problem.code, problem.facts))
+
+    def field_of(self, named: str) -> str | None:
+        """The form's field for a field of the spec ("amounts.default.guaranteed.gpu_milli" and the like)."""
+        for candidate in (named, self.problem_fields.get(named, ""), named.rsplit(".", 1)[-1]):
+            if candidate in self.fields:
+                return candidate
+        parts = named.split(".")
+        return next((self.problem_fields[part] for part in parts if self.problem_fields.get(part) in self.fields), None)
+
+
+def _dress(field: forms.Field) -> None:
+    """Bootstrap's classes by kind of control."""
+    widget = field.widget
+    if isinstance(widget, (forms.CheckboxSelectMultiple, forms.RadioSelect, forms.CheckboxInput)):
+        css = "form-check-input"
+    elif isinstance(widget, forms.Select):
+        css = "form-select"
+    else:
+        css = "form-control"
+    widget.attrs["class"] = f"{widget.attrs.get('class', '')} {css}".strip()

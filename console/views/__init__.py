@@ -1,0 +1,1 @@
+"""Pages. A view reads the request, calls one service or selector, and renders."""
