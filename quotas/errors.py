@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from django.db import models
 
@@ -14,7 +15,7 @@ class Problem:
 
     field: str
     code: str
-    facts: Mapping[str, object] = field(default_factory=dict)
+    facts: Mapping[str, object] = dataclasses.field(default_factory=dict)
 
 
 class DomainError(Exception):

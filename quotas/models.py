@@ -56,9 +56,7 @@ class User(AbstractUser):
     class Meta:
         constraints: ClassVar = [
             models.UniqueConstraint(Lower("username"), name="user_username_any_case"),
-            models.CheckConstraint(
-                condition=Q(platform_role__in=PlatformRole.values), name="user_platform_role_known"
-            ),
+            models.CheckConstraint(condition=Q(platform_role__in=PlatformRole.values), name="user_platform_role_known"),
         ]
 
     @property
@@ -357,10 +355,26 @@ class WorkspaceQuota(models.Model):
         ordering = ("id",)
         constraints: ClassVar = [
             models.UniqueConstraint(fields=("workspace", "quota"), name="binding_once"),
-            models.UniqueConstraint(
-                fields=("workspace",), condition=Q(is_default=True), name="binding_one_default"
-            ),
+            models.UniqueConstraint(fields=("workspace",), condition=Q(is_default=True), name="binding_one_default"),
         ]
+
+
+class CustomRole(models.Model):
+    """A role that a workspace made for itself: a level (none, read, own, all) for each module of the role table."""
+
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="custom_roles")
+    name = models.CharField(max_length=63)
+    levels = models.JSONField(default=dict)  # module -> level; a module that is not named has none
+    revision = models.PositiveIntegerField(default=1)
+
+    class Meta:
+        ordering = ("workspace_id", "id")
+        constraints: ClassVar = [
+            models.UniqueConstraint("workspace", Lower("name"), name="custom_role_name"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class Member(models.Model):
@@ -368,7 +382,8 @@ class Member(models.Model):
 
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="members")
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
-    roles = ArrayField(models.CharField(max_length=20, choices=Role))
+    roles = ArrayField(models.CharField(max_length=20, choices=Role), default=list)
+    custom_roles = ArrayField(models.BigIntegerField(), default=list, blank=True)  # ids of this workspace's own roles
     since = models.DateTimeField(default=timezone.now)
 
     class Meta:
@@ -378,7 +393,7 @@ class Member(models.Model):
             models.UniqueConstraint(
                 fields=("workspace",), condition=Q(roles__contains=["owner"]), name="member_one_owner"
             ),
-            models.CheckConstraint(condition=Q(roles__len__gt=0), name="member_has_role"),
+            models.CheckConstraint(condition=Q(roles__len__gt=0) | Q(custom_roles__len__gt=0), name="member_has_role"),
             models.CheckConstraint(condition=Q(roles__contained_by=Role.values), name="member_roles_known"),
         ]
 
@@ -438,8 +453,6 @@ class AuditEvent(models.Model):
             models.Index(fields=("object_type", "object_id"), name="audit_object"),
             models.Index(fields=("workspace_id", "-id"), name="audit_workspace"),
         ]
-
-
 
 
 class IdempotencyKey(models.Model):
