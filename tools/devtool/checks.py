@@ -61,26 +61,18 @@ def lint(checkout: Checkout, *, fix: bool) -> int:
 
 
 def _lint_commands(checkout: Checkout, *, fix: bool) -> dict[str, list[str]]:
-    python = str(checkout.python)
-    manage = [python, "manage.py"]
-    templates = [str(path.relative_to(checkout.root)) for path in sorted((checkout.root / "templates").rglob("*.html"))]
+    python = checkout.python
+    djade = [str(checkout.program("djade")), "--target-version", "5.2", *([] if fix else ["--check"])]
+    templates = sorted(str(path.relative_to(checkout.root)) for path in (checkout.root / "templates").rglob("*.html"))
     return {
         "ruff check": [python, "-m", "ruff", "check", *(["--fix"] if fix else []), "."],
         "ruff format": [python, "-m", "ruff", "format", *([] if fix else ["--check"]), "."],
-        "djade (templates)": [
-            python,
-            "-m",
-            "djade",
-            "--target-version",
-            "5.2",
-            *([] if fix else ["--check"]),
-            *templates,
-        ],
+        "djade (templates)": [*djade, *templates],
         "import-linter": [python, "-c", "from importlinter.cli import lint_imports_command as c; c()", "--no-cache"],
         "mypy": [python, "-m", "mypy"],
-        "django check": [*manage, "check", "--fail-level", "WARNING"],
-        "migrations": [*manage, "makemigrations", "--check", "--dry-run"],
-        "openapi": [*manage, "spectacular", "--validate", "--fail-on-warn", "--file", os.devnull],
+        "django check": checkout.manage("check", "--fail-level", "WARNING"),
+        "migrations": checkout.manage("makemigrations", "--check", "--dry-run"),
+        "openapi": checkout.manage("spectacular", "--validate", "--fail-on-warn", "--file", os.devnull),
     }
 
 

@@ -10,7 +10,7 @@ from tools.devtool.layout import Checkout, this_checkout
 from tools.devtool.lock import lock
 from tools.devtool.up import Options, up
 
-_PASSED_ON = {"manage", "bench", "screenshots", "lock"}
+_PASSED_ON = {"test", "manage", "bench", "screenshots", "lock"}
 _EXAMPLES = """
 Everything it makes is in .venv/, var/, node_modules/ and static/vendor/; remove them to start afresh.
 
@@ -45,11 +45,7 @@ def _run(given: list[str]) -> int:
     command, rest = (given[0], given[1:]) if given else ("", [])
     if command in _PASSED_ON and rest[:1] not in (["-h"], ["--help"]):
         return _pass_on(command, rest)
-    known, others = _parser().parse_known_args(given)
-    if known.command == "test":
-        return checks.test(this_checkout(), others, long=known.long)
-    if others:
-        _parser().error(f"unknown: {' '.join(others)}")
+    known = _parser().parse_args(given)
     if known.command == "up":
         options = Options(known.host, known.port, demo=not known.no_demo, debug=known.debug)
         return up(this_checkout(), options)
@@ -62,6 +58,8 @@ def _pass_on(command: str, rest: Sequence[str]) -> int:
     checkout = this_checkout()
     if command == "manage":
         return manage(checkout, rest)
+    if command == "test":
+        return checks.test(checkout, [part for part in rest if part != "--long"], long="--long" in rest)
     if command == "bench":
         return manage(checkout, ["bench", *rest])
     if command == "screenshots":
@@ -73,8 +71,7 @@ def manage(checkout: Checkout, arguments: Sequence[str]) -> int:
     """Run a Django command; relative paths in its arguments count from where the person stands."""
     python_env.ensure(checkout, python_env.RUN)
     with servers.main_servers(checkout) as environment:
-        command = [checkout.python, checkout.root / "manage.py", *arguments]
-        return subprocess.run(command, env=environment, check=False).returncode
+        return subprocess.run(checkout.manage(*arguments), env=environment, check=False).returncode
 
 
 def screenshots(checkout: Checkout, arguments: Sequence[str]) -> int:
@@ -101,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     test = add(
         "test",
-        "run the tests; what is not ours goes to pytest",
+        "run the tests; all but --long goes to pytest",
         "./dev test",
         "./dev test --long",
         "./dev test tests/quotas -x -q",

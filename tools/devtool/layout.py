@@ -32,8 +32,16 @@ class Checkout:
         return Path(os.environ.get("TIDEGATE_VENV") or self.root / ".venv").absolute()
 
     @property
-    def python(self) -> Path:
-        return self.venv / "bin" / "python"
+    def python(self) -> str:
+        return str(self.program("python"))
+
+    def program(self, name: str) -> Path:
+        """A program of the virtual environment."""
+        return self.venv / "bin" / name
+
+    def manage(self, *arguments: str) -> list[str]:
+        """The command that runs Django's command line."""
+        return [self.python, str(self.root / "manage.py"), *arguments]
 
     @property
     def site_packages(self) -> Path:

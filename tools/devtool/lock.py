@@ -15,8 +15,8 @@ _OPTIONS = ("--universal", "--python-version", "3.11", "--generate-hashes", "--n
 def lock(checkout: Checkout, arguments: Sequence[str]) -> int:
     """Write the .txt files; versions stay as they are unless an argument such as --upgrade says otherwise."""
     tools = checkout.var / "lock"
-    python = tools / "bin" / "python"
-    if not python.exists():
+    python = str(tools / "bin" / "python")
+    if not tools.exists():
         with say.step("installing the resolver"):
             subprocess.run([sys.executable, "-m", "venv", tools], check=True)
             subprocess.run([python, "-m", "pip", "install", "--quiet", _RESOLVER], check=True)

@@ -12,11 +12,19 @@ import stat
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 from tools.devtool import say
 from tools.devtool.layout import Checkout
 
 _LONGEST_SOCKET_FOLDER = 80  # a socket's whole path may take about 100 bytes
+
+
+class RunAs(TypedDict):
+    cwd: str
+    user: int | None
+    group: int | None
+    extra_groups: list[int] | None
 
 
 @dataclass(frozen=True)
@@ -27,10 +35,11 @@ class Account:
     gid: int
     switch: bool
 
-    def popen_arguments(self) -> dict[str, object]:
+    def arguments(self) -> RunAs:
         """Arguments for subprocess that start a program as this account, away from folders it may not enter."""
-        who = {"user": self.uid, "group": self.gid, "extra_groups": []} if self.switch else {}
-        return {"cwd": "/", **who}
+        if not self.switch:
+            return {"cwd": "/", "user": None, "group": None, "extra_groups": None}
+        return {"cwd": "/", "user": self.uid, "group": self.gid, "extra_groups": []}
 
     def own(self, folder: Path) -> Path:
         """The folder, private to this account; made if missing, refused when somebody else made it."""
@@ -46,7 +55,7 @@ class Account:
     def may_run(self, program: Path, inside: Path) -> bool:
         """Whether this account may enter the folder and execute the program."""
         asked = ["/bin/sh", "-c", 'cd -- "$1" && test -x "$2"', "sh", str(inside), str(program)]
-        return subprocess.run(asked, stderr=subprocess.DEVNULL, check=False, **self.popen_arguments()).returncode == 0  # type: ignore[call-overload]
+        return subprocess.run(asked, stderr=subprocess.DEVNULL, check=False, **self.arguments()).returncode == 0
 
 
 @dataclass(frozen=True)
@@ -68,10 +77,14 @@ class Place:
         return copy / found.relative_to(tree)
 
 
+def ourselves() -> Account:
+    return Account(os.getuid(), os.getgid(), switch=False)
+
+
 def server_account() -> Account:
     """Ourselves, or for root the user named by TIDEGATE_SERVER_USER (default: nobody)."""
     if os.getuid() != 0:
-        return Account(os.getuid(), os.getgid(), switch=False)
+        return ourselves()
     name = os.environ.get("TIDEGATE_SERVER_USER", "nobody")
     try:
         entry = pwd.getpwnam(name)

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from tools.devtool import processes, say
 from tools.devtool.layout import Checkout
-from tools.devtool.place import Place
+from tools.devtool.place import Account, Place, ourselves
 
 OLDEST = 15
 _USER = "tidegate"
@@ -129,7 +129,7 @@ class Postgres:
         ]
         if self.throw_away:
             arguments.append("--no-sync")
-        self._run([self._program("initdb"), *arguments], as_server=True)
+        self._run([self._program("initdb"), *arguments], account=self.place.account)
         unfinished.rename(self.data)
 
     def _launch(self) -> None:
@@ -151,13 +151,13 @@ class Postgres:
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         command = [self._program("postgres"), "-D", str(self.data), "-k", str(self.place.sockets), *options]
         with self.log.open("ab") as log:
-            return subprocess.Popen(  # type: ignore[call-overload,no-any-return]
+            return subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                **self.place.account.popen_arguments(),
+                **self.place.account.arguments(),
             )
 
     def _lock_lines(self) -> list[str]:
@@ -183,12 +183,12 @@ class Postgres:
 
     def _create_database(self) -> None:
         command = [self._program("createdb"), "-h", str(self.place.sockets), "-U", _USER, "tidegate"]
-        self._run(command, as_server=False, accepting="already exists")
+        self._run(command, accepting="already exists")
 
-    def _run(self, command: list[str], *, as_server: bool, accepting: str | None = None) -> None:
-        account = self.place.account.popen_arguments() if as_server else {}
+    def _run(self, command: list[str], *, account: Account | None = None, accepting: str | None = None) -> None:
+        who = (account or ourselves()).arguments()
         environment = {**os.environ, "LC_ALL": "C"}
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, **account)  # type: ignore[call-overload]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, **who)
         if done.returncode and not (accepting and accepting in done.stderr):
             raise say.Failed(f"{Path(command[0]).name} failed:\n{done.stdout}{done.stderr}")
 

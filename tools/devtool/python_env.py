@@ -36,8 +36,8 @@ def install_into(checkout: Checkout, folder: Path, file: str) -> None:
     """Install one file's packages into a folder apart from the environment; the folder appears whole or not at all."""
     unfinished = folder.with_suffix(".unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
-    command = [checkout.python, "-m", "pip", "install", "--require-hashes", "--no-deps", "--target", unfinished]
-    done = subprocess.run([*command, "-r", checkout.root / file], capture_output=True, text=True, check=False)
+    command = [checkout.python, "-m", "pip", "install", "--require-hashes", "--no-deps", "--target", str(unfinished)]
+    done = subprocess.run([*command, "-r", str(checkout.root / file)], capture_output=True, text=True, check=False)
     if done.returncode:
         raise say.Failed(f"pip could not install {file}:\n{done.stdout}{done.stderr}")
     shutil.rmtree(folder, ignore_errors=True)
@@ -61,7 +61,7 @@ def _stamp(checkout: Checkout, files: tuple[str, ...]) -> str:
     return hashlib.sha256(str(checkout.venv).encode() + pins).hexdigest()
 
 
-def _works(python: Path) -> bool:
+def _works(python: str) -> bool:
     try:
         return subprocess.run([python, "-m", "pip", "--version"], capture_output=True, check=False).returncode == 0
     except OSError:
@@ -82,7 +82,7 @@ def _install(checkout: Checkout, files: tuple[str, ...]) -> None:
     count = sum(len(re.findall(r"^[a-z0-9][^ ]*==", (checkout.root / name).read_text(), re.M)) for name in files)
     log = checkout.logs / "install.log"
     command = [checkout.python, "-m", "pip", "install", "--require-hashes", "--disable-pip-version-check"]
-    command += [part for name in files for part in ("-r", checkout.root / name)]
+    command += [part for name in files for part in ("-r", str(checkout.root / name))]
     with say.step(f"installing {count} packages, about a minute plus downloads"), log.open("wb") as output:
         running = subprocess.Popen(
             command, stdout=output, stderr=subprocess.STDOUT, env={**os.environ, "PYTHONUTF8": "1"}

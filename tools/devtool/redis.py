@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from tools.devtool import processes, say
 from tools.devtool.layout import Checkout
-from tools.devtool.place import Place
+from tools.devtool.place import Account, Place, ourselves
 
 _START_SECONDS = 20.0
 
@@ -77,9 +77,7 @@ class Redis:
             return
         self._socket.unlink(missing_ok=True)
         if self.program.path is None:
-            say.note(
-                "no Redis fits this machine; a slower stand-in (fakeredis) takes its place. Set REDIS_URL to use a real one."
-            )
+            say.note("no Redis fits this machine; a slower stand-in (fakeredis) takes its place, or set REDIS_URL.")
             port = _free_port()
             pid, facts = self._spawn_stand_in(port), {"port": port}
         else:
@@ -111,19 +109,20 @@ class Redis:
             "daemonize": "no",
         }
         command = [str(path), *(part for name, value in options.items() for part in (f"--{name}", value))]
-        return self._spawn(command, self.place.account.popen_arguments())
+        return self._spawn(command, self.place.account)
 
     def _spawn_stand_in(self, port: int) -> int:
-        return self._spawn(
-            [str(self.checkout.python), "-m", "tools.devtool.fake_redis", str(port)], {"cwd": self.checkout.root}
+        start = (
+            f"import sys; sys.path[0] = {str(self.checkout.root)!r}; from tools.devtool.fake_redis import main; main()"
         )
+        return self._spawn([self.checkout.python, "-c", start, str(port)], ourselves())
 
-    def _spawn(self, command: list[str], arguments: dict[str, object]) -> int:
+    def _spawn(self, command: list[str], account: Account) -> int:
         with self.log.open("ab") as log:
-            started = subprocess.Popen(  # type: ignore[call-overload]
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, **arguments
+            started = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, **account.arguments()
             )
-        return int(started.pid)
+        return started.pid
 
     def _wait_for_answer(self) -> None:
         deadline = time.monotonic() + _START_SECONDS

@@ -23,7 +23,7 @@ class Service:
     """One program. It runs in a session of its own, so Ctrl-C reaches it through us only."""
 
     name: str
-    command: Sequence[str | Path]
+    command: Sequence[str]
     log: Path
     environment: dict[str, str]
     cwd: Path

@@ -27,9 +27,7 @@ class Options:
 def up(checkout: Checkout, options: Options) -> int:
     with locks.alone_or_none(checkout.var / "up.lock") as free:
         if not free:
-            raise say.Failed(
-                f"Tidegate runs already from this folder, at {_address_file(checkout).read_text().strip()}"
-            )
+            raise say.Failed(f"Tidegate runs already from this folder: {_address_file(checkout).read_text()}")
         say.line("Tidegate starts")
         python_env.ensure(checkout, python_env.RUN)
         assets.ensure(checkout)
@@ -58,7 +56,7 @@ def _run(checkout: Checkout, options: Options, environment: dict[str, str]) -> i
 def _prepare(checkout: Checkout, options: Options, environment: dict[str, str]) -> str:
     """Bring the database up to date. The command's answer tells who may sign in; its progress goes by on the way."""
     say.line("  bringing the database up to date")
-    command = [checkout.python, checkout.root / "manage.py", "prepare", *([] if options.demo else ["--no-demo"])]
+    command = checkout.manage("prepare", *([] if options.demo else ["--no-demo"]))
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         raise say.Failed("The database could not be prepared; see above.")

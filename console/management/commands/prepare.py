@@ -3,7 +3,7 @@
 from typing import Any
 
 from django.contrib.auth import get_user_model
-from django.core.management import call_command
+from django.core.management import call_command, get_commands
 from django.core.management.base import BaseCommand, CommandParser
 
 
@@ -16,6 +16,10 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         call_command("migrate", interactive=False, verbosity=0)
         if not options["no_demo"] and not get_user_model().objects.exists():
-            self.stdout.write("seeding the demo")
-            call_command("seed_demo")
-        call_command("resume_clocks")
+            _call_if_there("seed_demo")
+        _call_if_there("resume_clocks")
+
+
+def _call_if_there(name: str) -> None:
+    if name in get_commands():
+        call_command(name)
