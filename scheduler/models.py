@@ -25,6 +25,7 @@ class Applier(models.Model):
     served = models.BigIntegerField(default=0)
     settled_at = models.DateTimeField(null=True, blank=True)  # real time of the last applied cycle
     next_due_at = models.DateTimeField(null=True, blank=True)  # cluster time at which time itself matters next
+    observed_at = models.DateTimeField(null=True, blank=True)  # real time of the last look at the engine
 
 
 class Cycle(models.Model):
@@ -49,18 +50,19 @@ class Cycle(models.Model):
 
 
 class Reservation(models.Model):
-    """Room that is kept for a claimant: being handed over by victims, back-filled, or the place of a move."""
+    """Room that is kept for a claimant: being handed over, the place of a move, or kept for who waits long."""
 
     class What(models.TextChoices):
         HANDOVER = "handover", "hand-over"
-        BACKFILL = "backfill", "reservation of a waiting head"
         MOVE = "move", "place of a moved workload"
+        HEAD = "head", "reservation of a waiting head"
+        INCOMING = "incoming", "room that is on its way"
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="reservations")
     claimant = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="reservations")
     what = models.CharField(max_length=8, choices=What)
     rule = models.CharField(max_length=8, blank=True, default="")
-    body = models.JSONField()  # rooms, victims and what the core wants to know again; see scheduler/snapshots.py
+    body = models.JSONField()  # rooms, victims and what the core wants to know again; see scheduler/reservations.py
     opened_at = models.DateTimeField()
     expires_at = models.DateTimeField(null=True, blank=True)
     needed_at = models.DateTimeField(null=True, blank=True)
@@ -99,7 +101,8 @@ class SimulatedTask(models.Model):
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="+")
     key = models.CharField(max_length=40)
-    node_name = models.CharField(max_length=253)
+    name = models.CharField(max_length=63, blank=True, default="")
+    node_name = models.CharField(max_length=253, blank=True, default="")
     accepted_at = models.DateTimeField()
     running_at = models.DateTimeField()
     ends_at = models.DateTimeField(null=True, blank=True)  # None: runs until it is stopped
@@ -107,11 +110,7 @@ class SimulatedTask(models.Model):
     gone_at = models.DateTimeField(null=True, blank=True)  # after a stop signal, or when it died
     exit_code = models.SmallIntegerField(null=True, blank=True)
     exit_reason = models.CharField(max_length=40, blank=True, default="")
-    reported_at = models.DateTimeField(null=True, blank=True)  # the end was taken note of
 
     class Meta:
-        indexes: ClassVar = [
-            models.Index(fields=("cluster", "key"), name="simulated_live", condition=Q(reported_at__isnull=True))
-        ]
         constraints: ClassVar = [models.UniqueConstraint(fields=("cluster", "key"), name="simulated_key_once")]
 

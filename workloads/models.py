@@ -242,9 +242,12 @@ class Verdict(models.Model):
     workload = models.OneToOneField(Workload, on_delete=models.CASCADE, primary_key=True, related_name="verdict")
     code = models.CharField(max_length=40)
     facts = models.JSONField(default=dict)
-    would_unblock = models.JSONField(default=list)
+    would_unblock = models.JSONField(default=dict)
     queue_position = models.PositiveIntegerField(null=True)  # place in its quota's queue, from 1
-    since = models.DateTimeField()
+    earliest_at = models.DateTimeField(null=True)  # start estimate; None: nobody can say
+    latest_at = models.DateTimeField(null=True)
+    sureness = models.CharField(max_length=12, default="unknown")  # reserved, estimated, unknown
+    since = models.DateTimeField()  # the code's first cycle
     cycle = models.BigIntegerField()
 
 
@@ -276,6 +279,7 @@ class Eviction(models.Model):
     workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="evictions")
     claimant = models.ForeignKey(Workload, on_delete=models.SET_NULL, null=True, related_name="claims")
     quota = models.ForeignKey(Quota, on_delete=models.CASCADE, related_name="+")
+    pool = models.ForeignKey(NodePool, on_delete=models.CASCADE, null=True, related_name="+")
     run = models.PositiveIntegerField()
     indexes = ArrayField(models.PositiveIntegerField(), default=list)
     rule = models.CharField(max_length=4)  # a, a', b, c, d, move

@@ -1,0 +1,1 @@
+"""Engines run replicas on machines: simulated ones first of all."""
