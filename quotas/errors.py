@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from django.db import models
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +86,13 @@ class Problems:
         if not fine:
             self.add(field, code, **facts)
 
-    def take(self, prefix: str, check: Callable[[], object]) -> None:
-        """Runs a check of a part and takes over its problems under ``prefix``."""
+    def take(self, prefix: str, check: Callable[[], T]) -> T | None:
+        """What the check of a part gives; None if it is refused, its problems then are taken over under ``prefix``."""
         try:
-            check()
+            return check()
         except Refused as refused:
-            self.found += [Problem(f"{prefix}.{p.field}".rstrip("."), p.code, p.facts) for p in refused.problems]
+            self.found += [Problem(f"{prefix}.{p.field}".strip("."), p.code, p.facts) for p in refused.problems]
+            return None
 
     def raise_any(self) -> None:
         """Raises ``Refused`` if anything was found."""
