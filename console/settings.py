@@ -169,7 +169,7 @@ USE_TZ = True
 
 # Static files
 STATIC_URL = "/static/"
-STATIC_ROOT = BASE_DIR / "staticfiles"
+STATIC_ROOT = None if LOCAL else BASE_DIR / "staticfiles"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 WHITENOISE_USE_FINDERS = LOCAL
 _STATIC_STORAGE = (
@@ -236,7 +236,6 @@ CELERY_TASK_TIME_LIMIT = int(timedelta(minutes=5).total_seconds())
 CELERY_TASK_PUBLISH_RETRY_POLICY = {"max_retries": 1, "interval_start": 0, "interval_step": 0.1, "interval_max": 0.1}
 CELERY_TIMEZONE = "UTC"
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
-CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = True
 CELERY_TASK_ROUTES = {"scheduler.tasks.cycle": {"queue": "scheduler"}}
 CELERY_BEAT_SCHEDULE: dict[str, dict[str, Any]] = {
@@ -258,7 +257,7 @@ structlog.configure(
     cache_logger_on_first_use=True,
 )
 _RENDERERS: list[Any] = (
-    [structlog.dev.ConsoleRenderer(colors=False)]
+    [structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)]
     if LOCAL
     else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
 )
@@ -274,5 +273,9 @@ LOGGING: dict[str, Any] = {
     },
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "structured"}},
     "root": {"handlers": ["stderr"], "level": "INFO"},
-    "loggers": {"httpx": {"level": "WARNING"}},
+    "loggers": {
+        # Each writes a line for every task of every second, or every request.
+        name: {"level": "WARNING"}
+        for name in ("celery.app.trace", "celery.beat", "celery.worker.strategy", "httpx")
+    },
 }

@@ -65,7 +65,14 @@ def _prepare(checkout: Checkout, options: Options, environment: dict[str, str]) 
 
 def _services(checkout: Checkout, options: Options, port: int, environment: dict[str, str]) -> list[Service]:
     web = ["gunicorn", "console.asgi:application", "--worker-class", "asgi", "--bind", f"{options.host}:{port}"]
-    web += ["--graceful-timeout", "3", "--timeout", "60", *(["--reload"] if options.debug else [])]
+    web += [
+        "--graceful-timeout",
+        "3",
+        "--timeout",
+        "60",
+        "--no-control-socket",
+        *(["--reload"] if options.debug else []),
+    ]
     worker = [
         "celery",
         "-A",
@@ -76,7 +83,7 @@ def _services(checkout: Checkout, options: Options, port: int, environment: dict
         "--without-gossip",
         "--without-mingle",
     ]
-    beat = ["celery", "-A", "console.celery", "beat", "--loglevel", "warning", "--scheduler", "celery.beat:Scheduler"]
+    beat = ["celery", "-A", "console.celery", "beat", "--scheduler", "celery.beat:Scheduler"]
     programs = {
         "web": web,
         "scheduler": [*worker, "--queues", "scheduler", "--concurrency", "1", "--hostname", "scheduler@%h"],
