@@ -1,0 +1,122 @@
+"""Measure one thing and print one line of JSON."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from scheduler.benchmarks import worlds
+from scheduler.benchmarks.measure import Figures, figures_of
+
+Options = dict[str, Any]
+
+
+def positive(text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= 10**7:
+        raise ArgumentTypeError(f"a whole number from 1 to 10000000 is needed, not {text!r}")
+    return int(text)
+
+
+def tree_sizes(text: str) -> tuple[int, ...]:
+    """`4x8x8x2`: zones, blocks in each, racks in each, nodes in each."""
+    sizes = tuple(positive(part) for part in text.split("x"))
+    if len(sizes) != 4:
+        raise ArgumentTypeError(f"four sizes are needed, such as 4x8x8x2, not {text!r}")
+    return sizes
+
+
+# --- what can be measured ---------------------------------------------------------------------------------------------
+
+
+def decide_options(parser: ArgumentParser) -> None:
+    for name, default in (("nodes", 1000), ("gpus", 8), ("running", 5000), ("pending", 10_000), ("quotas", 200)):
+        parser.add_argument(f"--{name}", type=positive, default=default)
+    parser.add_argument("--seed", type=positive, default=42)
+
+
+def decide(options: Options) -> Figures:
+    """One decision on a busy cluster with a long queue of many shapes and all priorities."""
+    sizes = {name: options[name] for name in ("nodes", "gpus", "running", "pending", "quotas", "seed")}
+    return figures_of("decide", worlds.busy_cluster(**sizes), options["runs"])
+
+
+def allocate_options(parser: ArgumentParser) -> None:
+    parser.add_argument("--nodes", type=positive, default=100)
+    parser.add_argument("--jobs", type=positive, default=500)
+
+
+def allocate(options: Options) -> Figures:
+    """One-GPU jobs that all wait and all fit."""
+    return figures_of("allocate", worlds.allocate(options["nodes"], options["jobs"]), options["runs"])
+
+
+def reclaim_large_options(parser: ArgumentParser) -> None:
+    parser.add_argument("--nodes", type=positive, default=200)
+
+
+def reclaim_large(options: Options) -> Figures:
+    """A tenth of a cluster full of borrowed work is wanted back by one gang."""
+    return figures_of("reclaim-large", worlds.reclaim_large(options["nodes"]), options["runs"])
+
+
+def gang_options(parser: ArgumentParser) -> None:
+    parser.add_argument("--nodes", type=positive, default=512)
+    parser.add_argument("--topology", type=tree_sizes, default="4x8x8x2")
+
+
+def gang(options: Options) -> Figures:
+    """A gang as large as the cluster has nodes, with a preferred rack."""
+    return figures_of("gang", worlds.gang(options["nodes"], options["topology"]), options["runs"])
+
+
+def cannot_fit_options(parser: ArgumentParser) -> None:
+    parser.add_argument("--nodes", type=positive, default=500)
+    parser.add_argument("--workers", type=positive, default=10)
+
+
+def cannot_fit(options: Options) -> Figures:
+    """The verdict for a gang whose last worker is what fails, on a full cluster."""
+    return figures_of("cannot-fit", worlds.cannot_fit(options["nodes"], options["workers"]), options["runs"])
+
+
+def consolidate_options(parser: ArgumentParser) -> None:
+    for name, default in (("nodes", 500), ("gangs", 41), ("workers", 10)):
+        parser.add_argument(f"--{name}", type=positive, default=default)
+
+
+def consolidate(options: Options) -> Figures:
+    """Gangs that fit only when one job a node moves."""
+    world = worlds.consolidate(options["nodes"], options["gangs"], options["workers"])
+    return figures_of("consolidate", world, options["runs"])
+
+
+BENCHES: dict[str, tuple[Callable[[ArgumentParser], None], Callable[[Options], Figures]]] = {
+    "decide": (decide_options, decide),
+    "allocate": (allocate_options, allocate),
+    "reclaim-large": (reclaim_large_options, reclaim_large),
+    "gang": (gang_options, gang),
+    "cannot-fit": (cannot_fit_options, cannot_fit),
+    "consolidate": (consolidate_options, consolidate),
+}
+
+
+class Command(BaseCommand):
+    help = "Measure one thing and print one line of JSON; see docs/benchmarks.md for what each is and how it went."
+    requires_system_checks: Sequence[str] = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        names = parser.add_subparsers(dest="name", required=True, metavar="NAME", parser_class=ArgumentParser)
+        for name, (add_options, run) in BENCHES.items():
+            options = names.add_parser(name, help=run.__doc__)
+            options.add_argument(
+                "--runs", type=positive, default=5, help="how often; the median is printed (default 5)"
+            )
+            add_options(options)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        _, run = BENCHES[options["name"]]
+        self.stdout.write(json.dumps(run(options)))
