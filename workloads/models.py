@@ -126,7 +126,11 @@ class Workload(models.Model):
     class Meta:
         ordering = ("-submitted_at", "-id")
         indexes: ClassVar = [
-            models.Index(fields=("cluster", "state"), name="workload_live", condition=~Q(state__in=("succeeded", "failed", "stopped"))),
+            models.Index(
+                fields=("cluster", "state"),
+                name="workload_live",
+                condition=~Q(state__in=("succeeded", "failed", "stopped")),
+            ),
             models.Index(fields=("workspace", "-submitted_at", "-id"), name="workload_by_workspace"),
             models.Index(fields=("quota", "-submitted_at", "-id"), name="workload_by_quota"),
             models.Index(fields=("-submitted_at", "-id"), name="workload_newest"),
@@ -210,7 +214,9 @@ class Allocation(models.Model):
     running_at = models.DateTimeField(null=True, blank=True)
     leaving_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
-    outcome = models.CharField(max_length=12, blank=True, default="")  # succeeded failed preempted moved shrunk scaled stopped lost
+    outcome = models.CharField(
+        max_length=12, blank=True, default=""
+    )  # succeeded failed preempted moved shrunk scaled stopped lost
 
     class Meta:
         indexes: ClassVar = [

@@ -103,7 +103,7 @@ UPDATE workloads_workload AS w SET
     done_s = coalesce(v.done_s, w.done_s),
     not_before = CASE WHEN v.after = 'queued' THEN v.not_before ELSE w.not_before END,
     started_at = CASE
-        WHEN v.before = 'queued' THEN %s
+        WHEN v.before = 'queued' AND v.after IN ('starting', 'running') THEN %s
         WHEN v.after = 'queued' THEN NULL
         ELSE w.started_at END,
     finished_at = CASE WHEN v.after = ANY(%s) THEN %s WHEN v.after = 'queued' THEN NULL ELSE w.finished_at END,
@@ -117,7 +117,7 @@ RETURNING w.id
 
 def _update(moves: Sequence[Move], at: datetime) -> set[int]:
     final = [str(state) for state in FINAL]
-    columns = [
+    columns: list[Any] = [
         [move.workload_id for move in moves],
         [str(move.before) for move in moves],
         [str(move.after) for move in moves],
