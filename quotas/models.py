@@ -456,7 +456,7 @@ class AuditEvent(models.Model):
 
 
 class IdempotencyKey(models.Model):
-    """A creation that was asked for under a key of the caller's, and its answer, so that asking again creates nothing."""
+    """A creation asked for under a key of the caller's, and its answer, so that asking again creates nothing."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
     key = models.CharField(max_length=64)

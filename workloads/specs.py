@@ -6,11 +6,12 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from typing import Any, Self
 
 from quotas.actors import Actor
 from quotas.errors import Problems
-from quotas.models import Cluster, NodePool, Quota, User, Workspace
+from quotas.models import NodePool, Quota, User, Workspace
 from quotas.permissions import grants_of, visible_pools, visible_quotas, visible_workspaces
 from quotas.specs import (
     GPUS_OF_NODE_MAX,
@@ -73,7 +74,7 @@ class Request:
 
     def amount(self, resource: str) -> int:
         """The amount of one of ``RESOURCES``."""
-        return self.gpu_milli_total if resource == "gpu_milli" else getattr(self, resource)  # type: ignore[no-any-return]
+        return self.gpu_milli_total if resource == "gpu_milli" else int(getattr(self, resource))
 
 
 def _gpus(read: Reader) -> tuple[int, int]:
@@ -146,18 +147,13 @@ class WorkloadSpec:
             return min(1, self.replicas)
         return self.min_replicas if self.min_replicas is not None else self.replicas
 
-    @classmethod
-    def from_mapping(cls, data: Mapping[str, Any], *, actor: Actor) -> Self:
+    @staticmethod
+    def from_mapping(data: Mapping[str, Any], *, actor: Actor) -> WorkloadSpec:
         """Reads a submission; workspace, quota and pools by id or name among what the actor sees.
 
         Without ``quota`` the workspace's default is taken, without ``workspace`` the only one that has the quota.
         """
-        return cls.reader(actor).read(data)
-
-    @staticmethod
-    def reader(actor: Actor) -> WorkloadReader:
-        """Reads many submissions of one actor with one look at what it sees."""
-        return WorkloadReader(actor)
+        return WorkloadReader(actor).read(data)
 
 
 class WorkloadReader:
@@ -222,7 +218,9 @@ class WorkloadReader:
         quota = self._find(read, "quota", self.quotas)
         if workspace is None and quota is not None and not read.given("workspace"):
             bound = self.workspaces.filter(bindings__quota=quota, archived_at=None)[:2]
-            workspace = bound[0] if len(bound) == 1 else read.bad("workspace", "required")
+            workspace = bound[0] if len(bound) == 1 else None
+            if workspace is None:
+                read.bad("workspace", "required")
         elif workspace is None and not read.given("workspace"):
             read.bad("workspace", "required")
         if quota is None and workspace is not None and not read.given("quota"):
@@ -277,7 +275,8 @@ def _master(read: Reader) -> Request | None:
         return None
     inner = Reader(given, "master.")
     request = Request.read(inner)
-    return request if read.problems.take("", lambda: inner.finish() or True) else None
+    read.problems.take("", inner.finish)
+    return request
 
 
 def _environment(read: Reader) -> dict[str, str]:
@@ -380,8 +379,8 @@ def read_rules(items: Sequence[Mapping[str, Any]], field: str = "rules") -> list
     if len(items) > RULES_MAX:
         problems.add(field, "invalid", reason="length", most=RULES_MAX, given=len(items))
     found = [
-        problems.take(f"{field}.{i}", lambda item=item: RuleSpec.from_mapping(item)) for i, item in enumerate(items)
-    ]  # type: ignore[misc]
+        problems.take(f"{field}.{index}", partial(RuleSpec.from_mapping, item)) for index, item in enumerate(items)
+    ]
     problems.raise_any()
     return [spec for spec in found if spec is not None]
 
@@ -451,7 +450,3 @@ def spec_of(workload: Workload, **changes: Any) -> WorkloadSpec:
             **changes,
         }
     )
-
-
-def cluster_of(spec: WorkloadSpec) -> Cluster:
-    return spec.quota.cluster
