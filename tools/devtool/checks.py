@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tools.devtool import assets, python_env, say, servers
+from tools.devtool import build, python_env, say, servers
 from tools.devtool.layout import Checkout
 
 _CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
@@ -20,7 +20,7 @@ _NO_CHROMIUM = (
 def test(checkout: Checkout, arguments: Sequence[str], *, long: bool) -> int:
     """Run pytest on throw-away servers: the whole suite in two processes, or what the arguments name."""
     python_env.ensure(checkout, python_env.DEVELOP)
-    assets.ensure(checkout)
+    build.ensure(checkout)
     deselected = [] if long else ["long"]
     if find_chromium() is None:
         if os.environ.get("CI"):

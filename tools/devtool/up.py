@@ -8,7 +8,7 @@ import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.devtool import assets, locks, python_env, say, servers
+from tools.devtool import build, locks, python_env, say, servers
 from tools.devtool.layout import Checkout
 from tools.devtool.supervisor import Service, Supervisor
 
@@ -30,7 +30,7 @@ def up(checkout: Checkout, options: Options) -> int:
             raise say.Failed(f"Tidegate runs already from this folder: {_address_file(checkout).read_text()}")
         say.line("Tidegate starts")
         python_env.ensure(checkout, python_env.RUN)
-        assets.ensure(checkout)
+        build.ensure(checkout)
         servers.describe(checkout)
         with servers.main_servers(checkout) as environment:
             return _run(checkout, options, environment)
