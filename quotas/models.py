@@ -145,8 +145,18 @@ class NodeState(models.TextChoices):
     LOST = "lost", "lost"
 
 
+class PresentNodes(models.Manager["Node"]):
+    """Nodes that have not been removed."""
+
+    def get_queryset(self) -> models.QuerySet[Node]:
+        return super().get_queryset().filter(removed_at__isnull=True)
+
+
 class Node(models.Model):
-    """One machine. A GPU is known by its index on the node; ``bad_devices`` lists the unhealthy ones."""
+    """One machine. A GPU is known by its index on the node; ``bad_devices`` lists the unhealthy ones.
+
+    A removed node keeps its row for the allocations it once held; ``Node.objects`` leaves it out.
+    """
 
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="nodes")
     pool = models.ForeignKey(NodePool, on_delete=models.PROTECT, related_name="nodes")
@@ -162,12 +172,18 @@ class Node(models.Model):
     state_reason = models.CharField(max_length=200, blank=True, default="")
     state_at = models.DateTimeField(default=timezone.now)
     heartbeat_at = models.DateTimeField(default=timezone.now)
+    removed_at = models.DateTimeField(null=True, blank=True)
     revision = models.PositiveIntegerField(default=1)
+
+    objects = PresentNodes()
+    ever = models.Manager["Node"]()
 
     class Meta:
         ordering = ("cluster_id", "id")
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=("cluster", "name"), name="node_name_in_cluster"),
+            models.UniqueConstraint(
+                fields=("cluster", "name"), condition=Q(removed_at__isnull=True), name="node_name_in_cluster"
+            ),
             models.CheckConstraint(condition=Q(state__in=NodeState.values), name="node_state_known"),
         ]
 
