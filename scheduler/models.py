@@ -113,4 +113,3 @@ class SimulatedTask(models.Model):
 
     class Meta:
         constraints: ClassVar = [models.UniqueConstraint(fields=("cluster", "key"), name="simulated_key_once")]
-

@@ -18,7 +18,7 @@ from django.db.models import Count, F, Q
 
 from quotas.models import Cluster, LedgerEntry, Node, NodePool, Quota, QuotaAmount
 from scheduler import settings
-from scheduler.clocks import from_ms, ms_or_none, to_ms
+from scheduler.clocks import ms_or_none, to_ms
 from scheduler.core import model as core
 from scheduler.core.resources import Bound
 from scheduler.models import Applier, Reservation
@@ -479,9 +479,7 @@ def minimum_of(row: WorkloadRow) -> int:
     return row.replicas if row.min_replicas is None else min(row.min_replicas, row.replicas)
 
 
-def shape_of(
-    request: Mapping[str, object], select: Mapping[str, str], labels: Mapping[str, str]
-) -> core.Shape:
+def shape_of(request: Mapping[str, object], select: Mapping[str, str], labels: Mapping[str, str]) -> core.Shape:
     """What one worker asks for, from the keys `gpus`, `gpu_milli`, `gpu_memory_mib`, `cpu_milli`, `memory_mib`."""
 
     def amount(name: str, default: int = 0) -> int:

@@ -22,6 +22,7 @@ log = structlog.get_logger(__name__)
 
 CYCLE_TASK = "scheduler.tasks.cycle"
 CYCLE_QUEUE = "scheduler"
+DELIVER_TASK = "scheduler.tasks.deliver"
 CHANNEL = "tidegate:signals"
 
 _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
@@ -57,10 +58,20 @@ def ask_now(cluster_id: int, why: str) -> None:
 
 def wake(cluster_id: int, why: str) -> None:
     """Send the cluster's cycle to a worker; without a broker the beat finds the request later."""
+    _send(CYCLE_TASK, cluster_id, why, queue=CYCLE_QUEUE)
+
+
+def request_delivery(cluster_id: int) -> None:
+    """Have the outbox of the cluster delivered once this transaction has committed; the beat would find it too."""
+    if not _quiet.get():
+        transaction.on_commit(lambda: _send(DELIVER_TASK, cluster_id, "engine commands"))
+
+
+def _send(task: str, cluster_id: int, why: str, **options: str) -> None:
     try:
-        current_app.send_task(CYCLE_TASK, [cluster_id], queue=CYCLE_QUEUE)
+        current_app.send_task(task, [cluster_id], **options)
     except (OperationalError, redis.RedisError) as error:
-        log.warning("cycle_message_not_sent", cluster=cluster_id, why=why, error=type(error).__name__)
+        log.warning("message_not_sent", task=task, cluster=cluster_id, why=why, error=type(error).__name__)
 
 
 def signal(*topics: str) -> None:

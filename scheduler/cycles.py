@@ -1,0 +1,98 @@
+"""One cycle of one cluster: let go what was stopped, load, decide, apply.
+
+However many workers there are, one cycles at a time: `run_wanted_cycles` holds a lock of the database session. A
+request that comes while the holder is on its way out is served by whoever looks next, so none is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from time import perf_counter
+
+from django.db import connection, transaction
+from django.db.models import F
+
+from quotas.models import Cluster
+from scheduler import settings, triggers
+from scheduler.core.decide import decide
+from scheduler.crashpoints import reach
+from scheduler.models import Applier
+from scheduler.plans import Applied, Timings, apply_plan, hold_applier
+from scheduler.replicas import end_stopped, leave
+from scheduler.snapshots import Loaded, load
+from workloads.models import Allocation, Phase, State, Workload
+
+LOCK_CLASS = 0x71DE  # the first key of our advisory locks; the second is the cluster's id
+
+
+@dataclass(frozen=True, slots=True)
+class CycleResult:
+    """What a cycle saw and what it did."""
+
+    loaded: Loaded
+    applied: Applied
+
+
+def run_cycle(cluster: Cluster, now: datetime | None = None) -> CycleResult:
+    """One cycle at `now` (default: the cluster's time)."""
+    now = now or cluster.now()
+    let_go(cluster, now)
+    began = perf_counter()
+    loaded = load(cluster, now)
+    reach("after_load")
+    read = perf_counter()
+    plan = decide(loaded.snapshot, settings.policy_for(cluster))
+    decided = perf_counter()
+    applied = apply_plan(cluster, loaded, plan, Timings(read - began, decided - read))
+    return CycleResult(loaded, applied)
+
+
+def let_go(cluster: Cluster, now: datetime) -> None:
+    """What a person or a limit stopped leaves now; what was stopped and holds nothing has stopped."""
+    stopping = Workload.objects.filter(cluster=cluster, state=State.STOPPING)
+    if not stopping.exists():
+        return
+    with transaction.atomic():
+        hold_applier(cluster.pk)
+        rows = dict(stopping.order_by("id").select_for_update(no_key=True).values_list("id", "grace_s"))
+        held = Allocation.objects.filter(workload_id__in=list(rows), ended_at__isnull=True)
+        live = list(held.filter(phase__in=(Phase.STARTING, Phase.RUNNING)).order_by("id"))
+        if live:
+            leave(cluster.pk, live, "stopped", now, rows, settings.of(cluster))
+            triggers.request_delivery(cluster.pk)
+        there = set(held.values_list("workload_id", flat=True))
+        end_stopped(rows.keys() - there, now)
+
+
+def run_wanted_cycles(cluster_id: int) -> int:
+    """Cycles of the cluster until nobody wants one; returns how many (none while somebody else is at it)."""
+    done = 0
+    while is_wanted(cluster_id):
+        with cycling(cluster_id) as mine:
+            if not mine:
+                return done
+            while is_wanted(cluster_id):
+                run_cycle(Cluster.objects.get(pk=cluster_id))
+                done += 1
+    return done
+
+
+def is_wanted(cluster_id: int) -> bool:
+    return Applier.objects.filter(cluster_id=cluster_id, wanted__gt=F("served")).exists()
+
+
+@contextmanager
+def cycling(cluster_id: int) -> Iterator[bool]:
+    """Whether this session may cycle the cluster; the lock ends with the block, or with the session."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [LOCK_CLASS, cluster_id])
+        (mine,) = cursor.fetchone()
+    try:
+        yield mine
+    finally:
+        if mine:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [LOCK_CLASS, cluster_id])
