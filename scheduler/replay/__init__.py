@@ -1,0 +1,1 @@
+"""Replay of a recorded cluster log through the real services, cycle and simulated engine, on a virtual clock."""
