@@ -6,26 +6,25 @@ request that comes while the holder is on its way out is served by whoever looks
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from time import perf_counter
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import F
 
 from quotas.models import Cluster
 from scheduler import settings, triggers
 from scheduler.core.decide import decide
 from scheduler.crashpoints import reach
+from scheduler.locks import session_lock
 from scheduler.models import Applier
 from scheduler.plans import Applied, Timings, apply_plan, hold_applier
 from scheduler.replicas import end_stopped, leave
 from scheduler.snapshots import Loaded, load
 from workloads.models import Allocation, Phase, State, Workload
 
-LOCK_CLASS = 0x71DE  # the first key of our advisory locks; the second is the cluster's id
+CYCLE_LOCK = 0x71DE
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ def run_wanted_cycles(cluster_id: int) -> int:
     """Cycles of the cluster until nobody wants one; returns how many (none while somebody else is at it)."""
     done = 0
     while is_wanted(cluster_id):
-        with cycling(cluster_id) as mine:
+        with session_lock(CYCLE_LOCK, cluster_id) as mine:
             if not mine:
                 return done
             while is_wanted(cluster_id):
@@ -82,17 +81,3 @@ def run_wanted_cycles(cluster_id: int) -> int:
 
 def is_wanted(cluster_id: int) -> bool:
     return Applier.objects.filter(cluster_id=cluster_id, wanted__gt=F("served")).exists()
-
-
-@contextmanager
-def cycling(cluster_id: int) -> Iterator[bool]:
-    """Whether this session may cycle the cluster; the lock ends with the block, or with the session."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [LOCK_CLASS, cluster_id])
-        (mine,) = cursor.fetchone()
-    try:
-        yield mine
-    finally:
-        if mine:
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [LOCK_CLASS, cluster_id])

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Q
 from django.utils import timezone
 
 from quotas.actors import System
@@ -73,20 +73,35 @@ class Changes:
     reasons: list[str] = field(default_factory=list)
 
 
-def observe(cluster: Cluster) -> int:
-    """Take note of what replicas have done since the last look; returns how many changed."""
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How many replicas had news, and the next instant at which the engine knows that one will."""
+
+    news: int = 0
+    next_at: datetime | None = None
+
+
+def observe(cluster: Cluster) -> Look:
+    """Take note of what replicas have done since the last look."""
     watched = {str(row.id): row for row in _watched(cluster)}
     try:
         seen = {found.key: found for found in engine_for(cluster).observe(list(watched))}
     except Unavailable:
-        return 0
+        return Look()
     now = cluster.now()
     seen |= _missing(cluster, [key for key in watched if key not in seen], now)
     news = [(row, seen[key]) for key, row in watched.items() if key in seen and _is_news(row, seen[key])]
     if news:
         _take_note(cluster, news, now)
-    Applier.objects.filter(cluster=cluster).update(observed_at=timezone.now())
-    return len(news)
+    _note_look(cluster)
+    return Look(len(news), min((found.next_at for found in seen.values() if found.next_at is not None), default=None))
+
+
+def _note_look(cluster: Cluster) -> None:
+    """The time of the last look, to the second: the row is everybody's, so it is not written more often."""
+    real = timezone.now()
+    old = Q(observed_at__isnull=True) | Q(observed_at__lt=real - timedelta(seconds=1))
+    Applier.objects.filter(old, cluster=cluster).update(observed_at=real)
 
 
 def _watched(cluster: Cluster) -> list[Watched]:

@@ -23,6 +23,7 @@ log = structlog.get_logger(__name__)
 CYCLE_TASK = "scheduler.tasks.cycle"
 CYCLE_QUEUE = "scheduler"
 DELIVER_TASK = "scheduler.tasks.deliver"
+OBSERVE_TASK = "scheduler.tasks.observe"
 CHANNEL = "tidegate:signals"
 
 _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
@@ -64,7 +65,15 @@ def wake(cluster_id: int, why: str) -> None:
 def request_delivery(cluster_id: int) -> None:
     """Have the outbox of the cluster delivered once this transaction has committed; the beat would find it too."""
     if not _quiet.get():
-        transaction.on_commit(lambda: _send(DELIVER_TASK, cluster_id, "engine commands"))
+        transaction.on_commit(lambda: ask_delivery(cluster_id))
+
+
+def ask_delivery(cluster_id: int) -> None:
+    _send(DELIVER_TASK, cluster_id, "commands wait")
+
+
+def ask_observation(cluster_id: int) -> None:
+    _send(OBSERVE_TASK, cluster_id, "replicas live")
 
 
 def _send(task: str, cluster_id: int, why: str, **options: str) -> None:

@@ -49,7 +49,10 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What is, in cluster time. `exit_code` is None for what was stopped before it ended by itself."""
+    """What is, in cluster time. `exit_code` is None for what was stopped before it ended by itself.
+
+    `next_at`: the next instant at which something will happen to it, where an engine can know that.
+    """
 
     key: str
     status: Status
@@ -57,6 +60,7 @@ class Observation:
     gone_at: datetime | None = None
     exit_code: int | None = None
     reason: str = ""
+    next_at: datetime | None = None
 
 
 class Unavailable(Exception):

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from django.db.models import Min, Q, QuerySet
-from django.db.models.functions import Least
+from django.db.models import Q, QuerySet
 
 from quotas.models import Cluster
 from scheduler.bulk import update_rows
@@ -133,17 +132,6 @@ class SimulatedEngine:
             gone_at=now, exit_code=exit_code, exit_reason="died"
         )
 
-    def next_due(self) -> datetime | None:
-        """The next instant after now at which a replica does something by itself."""
-        now = self.cluster.now()
-        coming = (
-            SimulatedTask.objects.filter(cluster=self.cluster)
-            .annotate(end=Least("ends_at", "gone_at"))  # of the two the database takes the one that is not null
-            .filter(Q(end__isnull=True) | Q(end__gt=now))
-            .aggregate(begin=Min("running_at", filter=Q(running_at__gt=now)), end=Min("end"))
-        )
-        return min((at for at in coming.values() if at is not None), default=None)
-
     def _tasks(self, keys: Sequence[str]) -> QuerySet[SimulatedTask]:
         return SimulatedTask.objects.filter(cluster=self.cluster, key__in=keys)
 
@@ -154,7 +142,9 @@ def _observed(now: datetime, task: Story) -> Observation:
     gone_at = task.ends_at if ends_by_itself else task.gone_at
     began = task.running_at if task.running_at <= now and (gone_at is None or task.running_at <= gone_at) else None
     if gone_at is None or gone_at > now:
-        return Observation(task.key, Status.STARTING if began is None else Status.RUNNING, running_at=began)
+        status = Status.STARTING if began is None else Status.RUNNING
+        coming = [at for at in (task.running_at, gone_at) if at is not None and at > now]
+        return Observation(task.key, status, running_at=began, next_at=min(coming, default=None))
     if ends_by_itself:
         return Observation(task.key, Status.GONE, began, gone_at, exit_code=0, reason="completed")
     reason = task.exit_reason or "stopped"
