@@ -158,6 +158,7 @@ def _of_cover(
         return
     cover = after.cover_of(quota, pool, resource)
     total = after.promised_below(cover, pool, resource)
+    of: dict[str, object]
     if cover is None:
         if after.pools[pool].oversubscription:
             return
