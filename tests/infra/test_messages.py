@@ -10,6 +10,7 @@ from tools.devtool import messages
 from tools.devtool.say import Failed
 
 _CATALOGUE = r"""
+#, fuzzy
 msgid ""
 msgstr ""
 "Content-Type: text/plain; charset=UTF-8\n"

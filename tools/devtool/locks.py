@@ -23,12 +23,12 @@ def alone_or_none(path: Path) -> Iterator[bool]:
 
 
 @contextmanager
-def shared_use(path: Path, *, start: Callable[[], None], stop: Callable[[], None]) -> Iterator[None]:
+def shared_use(path: Path, door: Path, *, start: Callable[[], None], stop: Callable[[], None]) -> Iterator[None]:
     """Use something that several runs share: each makes sure that it runs, the last one out stops it.
 
-    `start` must accept that the thing runs already: a run that was killed leaves it behind.
+    Starts and stops happen behind the door, one at a time. `start` must accept that the thing runs already: a run
+    that was killed leaves it behind.
     """
-    door = path.with_suffix(".door")
     with _opened(path) as users:
         with alone(door):
             start()
@@ -41,9 +41,9 @@ def shared_use(path: Path, *, start: Callable[[], None], stop: Callable[[], None
                     stop()
 
 
-def stop_if_unused(path: Path, stop: Callable[[], None]) -> bool:
+def stop_if_unused(path: Path, door: Path, stop: Callable[[], None]) -> bool:
     """Stop something that runs share; False when a run still uses it."""
-    with alone(path.with_suffix(".door")), alone_or_none(path) as unused:
+    with alone(door), alone_or_none(path) as unused:
         if unused:
             stop()
         return unused

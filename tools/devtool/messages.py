@@ -39,7 +39,10 @@ class _Entry:
 
 
 def parse(source: Path) -> dict[str, str]:
-    """Messages by key; the header's is empty. Fuzzy, obsolete and untranslated ones are left out. Raises Failed with the line at fault."""
+    """Messages by key (the header's is empty) without fuzzy, obsolete and untranslated ones.
+
+    Raises Failed with the line at fault.
+    """
     return dict(filter(None, (entry.message() for entry in _entries(source))))
 
 

@@ -10,6 +10,7 @@ import pwd
 import shutil
 import stat
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
@@ -67,6 +68,15 @@ class Place:
     sockets: Path
     elsewhere: bool
 
+    def open_sockets(self) -> None:
+        """Make the folder for sockets; one that somebody else made is refused."""
+        self.account.own(self.sockets)
+
+    def tidy(self) -> None:
+        """Remove the folder for sockets when the last server has left it."""
+        with suppress(OSError):
+            self.sockets.rmdir()
+
     def program(self, found: Path, tree: Path) -> Path:
         """The program in a spot where the account may run it: as found, or in a copy of the tree around it."""
         if not self.elsewhere or self.account.may_run(found, Path("/")):
@@ -120,8 +130,8 @@ def _elsewhere(checkout: Checkout, purpose: str, account: Account) -> Path:
 
 
 def _socket_folder(checkout: Checkout, purpose: str, account: Account) -> Path:
-    """A private folder with a short path."""
+    """A private folder with a short path, made when a server starts."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     usable = runtime and not account.switch and len(runtime) < _LONGEST_SOCKET_FOLDER and os.access(runtime, os.W_OK)
     base = Path(runtime) if usable else Path("/tmp")  # noqa: S108 - owner checked by own()
-    return account.own(base / f"tidegate-{checkout.id}-{purpose}")
+    return base / f"tidegate-{checkout.id}-{purpose}"

@@ -97,6 +97,7 @@ class Postgres:
 
     def start(self) -> None:
         """Make sure that the server runs and has our database."""
+        self.place.open_sockets()
         if not (self.data / "PG_VERSION").exists():
             self._initialise()
         if self._running_pid() is None:
@@ -107,6 +108,7 @@ class Postgres:
         pid = self._running_pid()
         if pid is not None:
             processes.end(pid, naming=str(self.data), first=signal.SIGINT, seconds=20.0)
+        self.place.tidy()
 
     def _program(self, name: str) -> str:
         return str(self.place.program(self.installation.bin / name, self.installation.tree))

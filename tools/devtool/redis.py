@@ -73,6 +73,7 @@ class Redis:
         return facts
 
     def start(self) -> None:
+        self.place.open_sockets()
         if self._answers():
             return
         self._socket.unlink(missing_ok=True)
@@ -91,6 +92,7 @@ class Redis:
             processes.end(facts["pid"], naming=self._naming(), first=signal.SIGTERM, seconds=5.0)
         self._facts_file.unlink(missing_ok=True)
         self._socket.unlink(missing_ok=True)
+        self.place.tidy()
 
     def _naming(self) -> str:
         return "fake_redis" if self.program.path is None else self.program.path.name

@@ -43,9 +43,18 @@ def _database(checkout: Checkout, purpose: str) -> Iterator[str]:
         yield given
         return
     server = _database_server(checkout, purpose)
-    lock = checkout.var / f"{purpose}-postgres.lock"
-    with locks.shared_use(lock, start=server.start, stop=server.stop):
+    lock, door = _lock(checkout, purpose, "postgres"), _door(checkout, purpose)
+    with locks.shared_use(lock, door, start=server.start, stop=server.stop):
         yield server.url
+
+
+def _lock(checkout: Checkout, purpose: str, name: str) -> Path:
+    return checkout.var / f"{purpose}-{name}.lock"
+
+
+def _door(checkout: Checkout, purpose: str) -> Path:
+    """One for all servers of a purpose, since their sockets share a folder that comes and goes with them."""
+    return checkout.var / f"{purpose}.door"
 
 
 def _database_server(checkout: Checkout, purpose: str) -> Postgres:
@@ -60,7 +69,8 @@ def _messages(checkout: Checkout) -> Iterator[str]:
         yield given
         return
     server = _redis(checkout, "main", "redis")
-    with locks.shared_use(checkout.var / "main-redis.lock", start=server.start, stop=server.stop):
+    lock, door = _lock(checkout, "main", "redis"), _door(checkout, "main")
+    with locks.shared_use(lock, door, start=server.start, stop=server.stop):
         yield server.url
 
 
@@ -71,11 +81,13 @@ def _messages_alone(checkout: Checkout) -> Iterator[str]:
         yield given
         return
     server = _redis(checkout, "test", f"redis-{os.getpid()}")
-    server.start()
+    with locks.alone(_door(checkout, "test")):
+        server.start()
     try:
         yield server.url
     finally:
-        server.stop()
+        with locks.alone(_door(checkout, "test")):
+            server.stop()
         server.log.unlink(missing_ok=True)
 
 
@@ -91,7 +103,7 @@ def stop_all(checkout: Checkout) -> int:
     for purpose in ("main", "test"):
         for name in ("postgres", "redis"):
             server = _database_server(checkout, purpose) if name == "postgres" else _redis(checkout, purpose, "redis")
-            used |= not locks.stop_if_unused(checkout.var / f"{purpose}-{name}.lock", server.stop)
+            used |= not locks.stop_if_unused(_lock(checkout, purpose, name), _door(checkout, purpose), server.stop)
     if used:
         say.line("Some servers are in use by another ./dev; they stop with it.")
     return int(used)
