@@ -3,10 +3,36 @@
 from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path, re_path
+from rest_framework.routers import SimpleRouter
 
 from console.api.views import docs, nothing_here, openapi
+from quotas.api.audits import AuditDoor
+from quotas.api.clusters import ClusterDoor, NodeDoor, PoolDoor
+from quotas.api.people import MeDoor, TokenDoor, UserDoor
+from quotas.api.quotas import QuotaDoor
+from quotas.api.workspaces import WorkspaceDoor
+
+
+class Router(SimpleRouter):
+    """Numbers in addresses, and no slash at their end."""
+
+    def __init__(self) -> None:
+        super().__init__(trailing_slash=False, use_regex_path=False)
+
+
+router = Router()
+router.register("clusters", ClusterDoor, "clusters")
+router.register("pools", PoolDoor, "pools")
+router.register("nodes", NodeDoor, "nodes")
+router.register("quotas", QuotaDoor, "quotas")
+router.register("workspaces", WorkspaceDoor, "workspaces")
+router.register("users", UserDoor, "users")
+router.register("tokens", TokenDoor, "tokens")
+router.register("audit", AuditDoor, "audit")
 
 urlpatterns: list[URLPattern | URLResolver] = [
+    *router.urls,
+    path("me", MeDoor.as_view({"get": "retrieve"}, basename="me"), name="me"),
     path("openapi.json", openapi, name="api-openapi"),
     path("docs", docs, name="api-docs"),
     re_path("", nothing_here),

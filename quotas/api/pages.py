@@ -11,6 +11,17 @@ from django.db.models import Model, Q, QuerySet
 from rest_framework import serializers
 
 
+class Pages:
+    """The shape of a list's answer, for the schema."""
+
+    def get_schema_operation_parameters(self, view: object) -> list[dict[str, Any]]:
+        return []  # they are in the list's query
+
+    def get_paginated_response_schema(self, items: dict[str, Any]) -> dict[str, Any]:
+        following = {"type": ["string", "null"], "description": "The `cursor` of the next page; null on the last."}
+        return {"type": "object", "required": ["items", "next"], "properties": {"items": items, "next": following}}
+
+
 def page_of(
     rows: QuerySet[Any], *, field: str, descending: bool, limit: int, cursor: str | None
 ) -> tuple[list[Any], str | None]:

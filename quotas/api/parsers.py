@@ -33,9 +33,26 @@ class JSONParser(parsers.BaseParser):
         if len(body) > most:
             raise TooLarge(most)
         try:
-            return json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
+            data = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
+            refuse_unstorable(data)
         except (ValueError, RecursionError) as error:
             raise exceptions.ParseError(f"The body is not valid JSON: {error}") from error
+        return data
+
+
+def refuse_unstorable(data: Any) -> None:
+    """Raises ValueError for text that the database cannot keep: NUL, or half of a surrogate pair."""
+    if isinstance(data, str):
+        if "\x00" in data:
+            raise ValueError("text with a NUL character")
+        data.encode()
+    elif isinstance(data, Mapping):
+        for name, value in data.items():
+            refuse_unstorable(name)
+            refuse_unstorable(value)
+    elif isinstance(data, list):
+        for value in data:
+            refuse_unstorable(value)
 
 
 def _refuse_constant(word: str) -> None:

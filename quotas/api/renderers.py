@@ -48,3 +48,10 @@ def harmless(value: object) -> object:
     if isinstance(value, str) and value.startswith(FORMULA_STARTS):
         return f"'{value}"
     return "" if value is None else value
+
+
+class LinesRenderer(renderers.JSONRenderer):
+    """JSON lines: the calls that give them write each line themselves."""
+
+    media_type = "application/x-ndjson"
+    format = "jsonl"

@@ -43,17 +43,6 @@ CHANGING = (*READING, "409")
 WITH_BODY = ("400", "413", "415")
 
 
-class Pages:
-    """The shape of a list's answer, for the schema."""
-
-    def get_schema_operation_parameters(self, view: object) -> list[dict[str, Any]]:
-        return []  # they are in the list's query
-
-    def get_paginated_response_schema(self, items: dict[str, Any]) -> dict[str, Any]:
-        following = {"type": ["string", "null"], "description": "The `cursor` of the next page; null on the last."}
-        return {"type": "object", "required": ["items", "next"], "properties": {"items": items, "next": following}}
-
-
 class ApiSchema(AutoSchema):
     """Reads what a ``Door`` says about its actions."""
 

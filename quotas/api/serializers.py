@@ -7,8 +7,6 @@ from typing import Any
 
 from rest_framework import serializers
 
-from quotas.api.fields import Text
-
 
 class Write(serializers.Serializer[Any]):
     """A body that is read: names it does not know are refused rather than passed over."""
@@ -26,32 +24,6 @@ class Write(serializers.Serializer[Any]):
 
 class Read(serializers.Serializer[Any]):
     """A body that is written; it has no way back."""
-
-
-class Labels(serializers.DictField):
-    """Label names and their values, at most 64."""
-
-    MOST = 64
-    default_error_messages = {
-        "too_many": "At most {most} labels.",
-        "name": "{name!r}: a label's name has 1 to 63 letters, digits, dots, dashes, underscores or slashes.",
-    }
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(child=Text(max_length=63, allow_blank=True), **kwargs)
-
-    def to_internal_value(self, data: Any) -> dict[str, str]:
-        labels: dict[str, str] = super().to_internal_value(data)
-        if len(labels) > self.MOST:
-            self.fail("too_many", most=self.MOST)
-        for name in labels:
-            if not _is_label_name(name):
-                self.fail("name", name=name)
-        return labels
-
-
-def _is_label_name(name: str) -> bool:
-    return 0 < len(name) <= 63 and all(c.isascii() and (c.isalnum() or c in "._-/") for c in name)
 
 
 class Named(Read):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 from django.db import connection, transaction
@@ -16,10 +16,11 @@ from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
 from quotas.api import idempotency
-from quotas.api.pages import page_of
+from quotas.api.pages import Pages, page_of
 from quotas.api.queries import MOST_ROWS_CSV, ChangeQuery, ListQuery, Query
 from quotas.api.renderers import CSVRenderer
 from quotas.api.serializers import Read, Write
+from quotas.errors import refuse
 from quotas.models import User
 
 ETAG = re.compile(r'"([0-9]{1,9})"')
@@ -33,7 +34,8 @@ class Door(GenericViewSet[Any]):
     ``Idempotency-Key`` and an ``If-Match``; the schema says so too.
     """
 
-    lookup_value_regex = "[0-9]{1,18}"
+    lookup_value_converter = "int"
+    pagination_class = Pages
     reads: ClassVar[type[Read]]
     list_query: ClassVar[type[ListQuery]] = ListQuery
     queries: ClassVar[dict[str, type[Query]]] = {}
@@ -70,6 +72,14 @@ class Door(GenericViewSet[Any]):
         raise NotImplementedError(f"{type(self).__name__} has no rows of its own")
 
     # --- in ---------------------------------------------------------------------------------------------
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """A copy of the body's fields as they came, for a spec to judge; raises Refused if it is something else."""
+        data = self.request.data
+        if not isinstance(data, Mapping):
+            raise refuse("", "invalid", reason="type", wanted="JSON object")
+        return dict(data)
 
     def given(self, shape: type[Write], **kwargs: Any) -> dict[str, Any]:
         """The body, checked against the shape; raises ValidationError."""

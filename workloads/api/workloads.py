@@ -1,0 +1,3 @@
+"""Workloads: submission, everything that can be done to one, and why it waits."""
+
+from __future__ import annotations

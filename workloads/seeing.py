@@ -1,0 +1,41 @@
+"""What of a fact may be told to whom: facts of decisions speak of other teams' work too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from quotas.actors import Actor
+from quotas.permissions import grants_of
+
+NAMES_OTHERS = frozenset(
+    "ahead ancestor behind blocked_by by claimant claimants common_ancestor ends first head holder holders id ids of "
+    "owner quota quotas reservation sibling siblings side sides victim victims workload workloads".split()
+)
+HARMLESS_TEXT = frozenset(
+    "code entry gpu_model kind kinds label level levels missing model nodes node order outcome policy pool pools "
+    "reason resource resources rule state states to unit values verb wanted why".split()
+)
+
+
+def facts_for(actor: Actor) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """Takes facts to what this actor may read of them.
+
+    The platform's people read all. Others read numbers, and text only under names that never carry somebody
+    else's work: whatever names other work or quotas is left out.
+    """
+    return dict if grants_of(actor).reads_all else of_own_work
+
+
+def of_own_work(facts: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if name not in NAMES_OTHERS and _tells_nothing(name, value)}
+
+
+def _tells_nothing(name: str, value: Any) -> bool:
+    if isinstance(value, str):
+        return name in HARMLESS_TEXT
+    if isinstance(value, Mapping):
+        return all(key not in NAMES_OTHERS and _tells_nothing(str(key), inner) for key, inner in value.items())
+    if isinstance(value, list | tuple):
+        return all(_tells_nothing(name, inner) for inner in value)
+    return True
