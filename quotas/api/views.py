@@ -65,6 +65,14 @@ class Door(GenericViewSet[Any]):
         is_list = issubclass(self.query_class(), ListQuery) if self.action else False
         return [JSONRenderer(), CSVRenderer()] if is_list else [JSONRenderer()]
 
+    def perform_content_negotiation(self, request: Request, force: bool = False) -> tuple[BaseRenderer, str]:
+        """``?format=csv`` counts like ``Accept: text/csv``; what else stands there the query judges."""
+        for renderer in self.get_renderers():
+            if isinstance(renderer, CSVRenderer) and request.query_params.get("format") == renderer.format:
+                return renderer, renderer.media_type
+        renderer, media_type = super().perform_content_negotiation(request, force)
+        return renderer, media_type
+
     def get_serializer_class(self) -> type[Any]:
         return self.reads
 
