@@ -66,7 +66,6 @@ class AuditDoor(Door):
     reads = AuditRead
     list_query = AuditQuery
     queries: ClassVar = {"export": AuditFilters}
-    tag = "audit"
 
     def get_renderers(self) -> list[BaseRenderer]:
         return [LinesRenderer(), JSONRenderer()] if self.action == "export" else super().get_renderers()

@@ -177,7 +177,7 @@ class NewQuotaBody(SettingsBody):
     """A new quota."""
 
     cluster = Reference(required=False, help_text="Needed for a root; else the parent's.")
-    parent = Reference(required=False, allow_null=True)
+    parent = Reference(required=False, allow_null=True)  # type: ignore[assignment]
     name = Name()
     description = description()
     labels = Labels(required=False)
@@ -215,7 +215,7 @@ class RebalanceBody(ExcessBody):
 class MoveQuotaBody(Write):
     """The new parent; null: a root."""
 
-    parent = Reference(allow_null=True)
+    parent = Reference(allow_null=True)  # type: ignore[assignment]
 
 
 class RestoreBody(Write):

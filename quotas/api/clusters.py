@@ -135,7 +135,6 @@ class NodeDoor(Door):
     reads = NodeRead
     list_query = NodeQuery
     matches: ClassVar = frozenset({"partial_update"})
-    tag = "nodes"
 
     def rows(self) -> QuerySet[Node]:
         return visible_nodes(self.actor).select_related("cluster", "pool")

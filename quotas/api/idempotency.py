@@ -16,7 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from quotas.errors import Problem, Refused
-from quotas.models import IdempotencyKey
+from quotas.models import IdempotencyKey, User
 
 KEPT_FOR = timedelta(hours=24)
 SHAPE = re.compile(r"[\x21-\x7e]{1,64}")
@@ -46,17 +46,17 @@ def once(request: Request, work: Callable[[], Response], *, keep: Callable[[Any]
 
 def take(request: Request, key: str) -> IdempotencyKey | None:
     """The key's new row, or None when the key was used before."""
-    mine = IdempotencyKey.objects.filter(user_id=request.user.pk)
+    mine = IdempotencyKey.objects.filter(user=_person(request))
     mine.filter(created_at__lt=timezone.now() - KEPT_FOR).delete()
     try:
         with transaction.atomic():
-            return IdempotencyKey.objects.create(user_id=request.user.pk, key=key, digest=digest_of(request))
+            return IdempotencyKey.objects.create(user=_person(request), key=key, digest=digest_of(request))
     except IntegrityError:
         return None
 
 
 def kept_answer(request: Request, key: str) -> Response:
-    row = IdempotencyKey.objects.get(user_id=request.user.pk, key=key)
+    row = IdempotencyKey.objects.get(user=_person(request), key=key)
     if row.digest != digest_of(request):
         raise Refused([Problem("Idempotency-Key", "conflict", {"key": key})])
     return Response(row.answer, status=row.status, headers={"Idempotency-Replayed": "true"})
@@ -66,3 +66,9 @@ def digest_of(request: Request) -> str:
     """What was asked, by whichever token of the user."""
     asked = [request.method, request.get_full_path(), request.data, request.auth.pk if request.auth else None]
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+
+
+def _person(request: Request) -> User:
+    if not isinstance(request.user, User):
+        raise TypeError("a creation without a person got past the permission check")
+    return request.user

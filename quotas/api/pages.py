@@ -9,12 +9,14 @@ from typing import Any
 from django.core.exceptions import FieldDoesNotExist, ValidationError
 from django.db.models import Model, Q, QuerySet
 from rest_framework import serializers
+from rest_framework.pagination import BasePagination
+from rest_framework.views import APIView
 
 
-class Pages:
+class Pages(BasePagination):
     """The shape of a list's answer, for the schema."""
 
-    def get_schema_operation_parameters(self, view: object) -> list[dict[str, Any]]:
+    def get_schema_operation_parameters(self, view: APIView) -> list[dict[str, Any]]:
         return []  # they are in the list's query
 
     def get_paginated_response_schema(self, items: dict[str, Any]) -> dict[str, Any]:

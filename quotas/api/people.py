@@ -47,7 +47,6 @@ class MeDoor(Door):
 
     queryset = User.objects.none()
     reads = MeRead
-    tag = "me"
 
     @extend_schema(responses=MeRead)
     def retrieve(self, request: Request) -> Response:
@@ -78,7 +77,6 @@ class TokenDoor(Door):
 
     queryset = Token.objects.none()
     reads = TokenRead
-    tag = "tokens"
 
     def rows(self) -> QuerySet[Token]:
         return Token.objects.filter(user_id=self.actor.pk).select_related("workspace")
@@ -137,7 +135,6 @@ class UserDoor(Door):
     queryset = User.objects.none()
     reads = UserRead
     list_query = UserQuery
-    tag = "users"
 
     @extend_schema(responses=UserRead)
     def list(self, request: Request) -> Response:

@@ -98,7 +98,9 @@ def _is_leaf(details: Any) -> bool:
 
 def body(status: int, problems: list[Problem], detail: str, request_id: str) -> dict[str, Any]:
     """The problem document itself."""
-    items = [{"field": p.field, "code": p.code, "facts": dict(p.facts), "message": message_of(p)} for p in problems]
+    items: list[dict[str, Any]] = [
+        {"field": p.field, "code": p.code, "facts": dict(p.facts), "message": message_of(p)} for p in problems
+    ]
     code = problems[0].code if problems else CODES.get(status, "error")
     return {
         "type": f"urn:tidegate:problem:{code}",

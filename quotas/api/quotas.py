@@ -37,8 +37,10 @@ class QuotaQuery(ListQuery):
     orders = {"id": "id", "name": "name"}
 
     cluster = IdParameter()
-    parent = IdParameter(help_text="Only its children.")
-    root = serializers.BooleanField(required=False, help_text="Only roots, or only others.")
+    parent = IdParameter(help_text="Only its children.")  # type: ignore[assignment]
+    root = serializers.BooleanField(  # type: ignore[assignment]
+        required=False, help_text="Only roots, or only others."
+    )
     workspace = IdParameter(help_text="Only those bound to it.")
     name = serializers.CharField(required=False, max_length=63, help_text="A part of the name.")
 
@@ -66,7 +68,6 @@ class QuotaDoor(Door):
     list_query = QuotaQuery
     queries: ClassVar = {"history": HistoryQuery, "ledger": LedgerQuery}
     matches: ClassVar = frozenset({"partial_update", "move", "restore"})
-    tag = "quotas"
 
     def rows(self) -> QuerySet[Quota]:
         rows = visible_quotas(self.actor).select_related("cluster", "parent")

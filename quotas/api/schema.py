@@ -9,8 +9,9 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework.permissions import SAFE_METHODS
 
 from quotas.api.problems import CONTENT_TYPE
-from quotas.api.queries import ListQuery, Query
+from quotas.api.queries import ListQuery
 from quotas.api.serializers import ProblemBody
+from quotas.api.views import Door
 from quotas.words import REFUSALS
 from scheduler.core.model import Reason
 
@@ -47,29 +48,28 @@ class ApiSchema(AutoSchema):
     """Reads what a ``Door`` says about its actions."""
 
     def get_override_parameters(self) -> list[Any]:
-        view, found = self.view, []
-        if hasattr(view, "query_class"):
-            found.append(self._query_class()())
-            if view.action in view.matches:
-                found.append(IF_MATCH)
-            if view.action in view.creates:
-                found.append(IDEMPOTENCY_KEY)
+        door = self._door
+        found: list[Any] = [door.query_class()()]
+        if door.action in door.matches:
+            found.append(IF_MATCH)
+        if door.action in door.creates:
+            found.append(IDEMPOTENCY_KEY)
         return found
 
     def get_operation_id(self) -> str:
-        if not getattr(self.view, "action", None):
-            return str(super().get_operation_id())
-        return f"{self.view.basename.replace('-', '_')}_{self.view.action}"
+        return f"{self._door.basename}_{self._door.action}"
 
     def get_tags(self) -> list[str]:
-        return [getattr(self.view, "tag", None) or self.view.basename]
+        return [str(self._door.basename)]
 
-    def _query_class(self) -> type[Query]:
-        found: type[Query] = self.view.query_class()
-        return found
+    @property
+    def _door(self) -> Door:
+        if not isinstance(self.view, Door):
+            raise TypeError(f"{self.view} is no door of the API")
+        return self.view
 
     def _is_list_view(self, serializer: Any = None) -> bool:
-        return hasattr(self.view, "query_class") and issubclass(self._query_class(), ListQuery)
+        return issubclass(self._door.query_class(), ListQuery)
 
     def _get_response_bodies(self, direction: Any = "response") -> dict[str, Any]:
         bodies: dict[str, Any] = super()._get_response_bodies(direction)
@@ -83,7 +83,7 @@ class ApiSchema(AutoSchema):
         codes = set(READING if self.method in SAFE_METHODS else CHANGING)
         if self.method not in (*SAFE_METHODS, "DELETE"):
             codes.update(WITH_BODY)
-        if getattr(self.view, "action", None) in getattr(self.view, "matches", ()):
+        if self._door.action in self._door.matches:
             codes.add("412")
         return sorted(codes)
 

@@ -17,7 +17,7 @@ class Write(serializers.Serializer[Any]):
         if isinstance(data, Mapping):
             unknown = sorted(set(map(str, data)) - set(self.fields))
             if unknown:
-                problem = serializers.ErrorDetail(self.error_messages["unknown"], code="unknown")
+                problem = serializers.ErrorDetail(str(self.error_messages["unknown"]), code="unknown")
                 raise serializers.ValidationError({name: [problem] for name in unknown})
         return dict(super().to_internal_value(data))
 

@@ -141,7 +141,7 @@ class QuotaRead(SettingsRead):
 
     id = serializers.IntegerField()
     cluster = Named()
-    parent = serializers.SerializerMethodField()
+    parent = serializers.SerializerMethodField()  # type: ignore[assignment]
     name = serializers.CharField()
     description = serializers.CharField()
     labels = serializers.DictField(child=serializers.CharField())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from django.db.models import QuerySet
@@ -63,7 +64,6 @@ class WorkspaceDoor(Door):
     queries: ClassVar = {"members": ListQuery}
     creates: ClassVar = frozenset({"create", "add"})
     matches: ClassVar = frozenset({"partial_update"})
-    tag = "workspaces"
 
     def rows(self) -> QuerySet[Workspace]:
         return visible_workspaces(self.actor).prefetch_related("bindings__quota")
@@ -186,7 +186,7 @@ class WorkspaceDoor(Door):
             MemberRead,
         )
 
-    def _custom(self, workspace: Workspace, body: dict[str, Any]) -> list[CustomRole]:
+    def _custom(self, workspace: Workspace, body: dict[str, Any]) -> Sequence[CustomRole]:
         """The workspace's own roles that a body names."""
         among = CustomRole.objects.filter(workspace=workspace)
         return [named(among, reference, field="custom_roles") for reference in body.get("custom_roles", ())]

@@ -27,7 +27,7 @@ from workloads.specs import (
 )
 
 
-def replicas(low: int = 0) -> Whole:
+def size(low: int = 0) -> Whole:
     return optional_whole(low, REPLICAS_MAX, null=True)
 
 
@@ -55,9 +55,9 @@ class WorkloadBody(RequestBody):
     quota = Reference(required=False, help_text="Default: the workspace's.")
     pools = serializers.ListField(child=Reference(), required=False, help_text="In order of preference.")
     master = RequestBody(required=False, allow_null=True)
-    replicas = replicas()
-    min_replicas = replicas(1)
-    max_replicas = replicas(1)
+    replicas = size()
+    min_replicas = size(1)
+    max_replicas = size(1)
     gang = Flag(required=False, allow_null=True)
     priority = optional_whole(PRIORITY_LOW, PRIORITY_HIGH, null=True, help_text="Default: 3, 6 or 9 by kind.")
     idle = Choice(Idle.choices, required=False, help_text="Use of room that is promised to others; default never.")
@@ -132,9 +132,9 @@ class RuleBody(Write):
     name = Name()
     cron = Text(max_length=CRON_MAX, help_text="5 or 6 fields.")
     zone = Text(max_length=64, help_text="IANA time zone.")
-    replicas = replicas()
-    min_replicas = replicas()
-    max_replicas = replicas()
+    replicas = size()
+    min_replicas = size()
+    max_replicas = size()
     valid_from = serializers.DateField(required=False, allow_null=True)
     valid_until = serializers.DateField(required=False, allow_null=True)
     excluded = serializers.ListField(child=serializers.DateField(), max_length=EXCLUDED_MAX, required=False)

@@ -10,7 +10,7 @@ from rest_framework import serializers
 from quotas.api.serializers import Named, Read
 from quotas.api.shapes import PersonRead
 from scheduler.core.model import Reason
-from workloads.models import Eviction, Idle, Kind, Phase, Restart, State, Visibility, Workload
+from workloads.models import Allocation, Eviction, Idle, Kind, Phase, Restart, State, Visibility, Workload
 
 
 class RequestRead(Read):
@@ -62,10 +62,16 @@ class WorkloadRead(RequestRead):
         return max(0, workload.starts - 1)
 
     def get_running_replicas(self, workload: Workload) -> int:
-        return sum(1 for row in workload.live_allocations if row.phase == Phase.RUNNING)  # type: ignore[attr-defined]
+        return sum(row.phase == Phase.RUNNING for row in live(workload))
 
     def get_held_gpu_milli(self, workload: Workload) -> int:
-        return sum(row.gpu_milli_total for row in workload.live_allocations)  # type: ignore[attr-defined]
+        return sum(row.gpu_milli_total for row in live(workload))
+
+
+def live(workload: Workload) -> list[Allocation]:
+    """The allocations that the view has read along."""
+    rows: list[Allocation] = workload.live_allocations  # type: ignore[attr-defined]
+    return rows
 
 
 ENDED = (State.SUCCEEDED, State.FAILED, State.STOPPED)
