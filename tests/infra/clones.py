@@ -47,9 +47,14 @@ class Clone:
         )
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
-        """Start ./dev and leave it running; what it says can be read from `stderr`."""
+        """Start ./dev and leave it running; what it says can be read."""
         return subprocess.Popen(
-            [self.root / "dev", *arguments], cwd="/", env=self.environment(), stderr=subprocess.PIPE, text=True
+            [self.root / "dev", *arguments],
+            cwd="/",
+            env=self.environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
 
     def processes(self) -> list[psutil.Process]:

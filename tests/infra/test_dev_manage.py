@@ -3,6 +3,7 @@
 import os
 import pwd
 import shutil
+import signal
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.infra.clones import Clone, clone
+from tests.infra.clones import Clone, clone, read_until
 
 
 @pytest.fixture(scope="module")
@@ -110,3 +111,13 @@ def _python_for(user: pwd.struct_passwd) -> str:
         if subprocess.run(asked, capture_output=True, cwd="/", check=False, **switch).returncode == 0:  # type: ignore[call-overload]
             return candidate
     raise AssertionError("no Python 3.11 or newer that an ordinary user may run: apt install python3")
+
+
+def test_stops_its_servers_when_told_to_end(spaced: Clone) -> None:
+    running = spaced.start("manage", "shell", "-c", "import time; print('up', flush=True); time.sleep(60)")
+    assert running.stdout is not None
+    assert read_until(running.stdout, "up")[-1] == "up\n"
+    assert spaced.programs("postgres")
+    running.terminate()
+    assert running.wait(20) == 128 + signal.SIGTERM
+    assert spaced.processes() == []

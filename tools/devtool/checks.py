@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tools.devtool import build, python_env, say, servers
+from tools.devtool import build, processes, python_env, say, servers
 from tools.devtool.layout import Checkout
 
 _CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
@@ -29,7 +29,7 @@ def test(checkout: Checkout, arguments: Sequence[str], *, long: bool) -> int:
         deselected.append("browser")
     with servers.test_servers(checkout) as environment:
         command = [checkout.python, "-m", "pytest", *pytest_arguments(arguments, deselected)]
-        return subprocess.run(command, cwd=checkout.root, env=environment, check=False).returncode
+        return processes.run(command, environment, checkout.root)
 
 
 def pytest_arguments(given: Sequence[str], deselected: Sequence[str]) -> list[str]:

@@ -1,11 +1,10 @@
 """The command line of ./dev."""
 
 import argparse
-import subprocess
 import sys
 from collections.abc import Sequence
 
-from tools.devtool import checks, python_env, say, servers
+from tools.devtool import checks, processes, python_env, say, servers
 from tools.devtool.layout import Checkout, this_checkout
 from tools.devtool.lock import lock
 from tools.devtool.up import Options, up
@@ -31,6 +30,7 @@ examples:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; 2 is a wrong command line, 1 anything else that failed."""
+    processes.end_orderly_when_asked()
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         return _run(given)
@@ -71,7 +71,7 @@ def manage(checkout: Checkout, arguments: Sequence[str]) -> int:
     """Run a Django command; relative paths in its arguments count from where the person stands."""
     python_env.ensure(checkout, python_env.RUN)
     with servers.main_servers(checkout) as environment:
-        return subprocess.run(checkout.manage(*arguments), env=environment, check=False).returncode
+        return processes.run(checkout.manage(*arguments), environment)
 
 
 def screenshots(checkout: Checkout, arguments: Sequence[str]) -> int:
@@ -79,7 +79,7 @@ def screenshots(checkout: Checkout, arguments: Sequence[str]) -> int:
     python_env.ensure(checkout, python_env.DEVELOP)
     with servers.main_servers(checkout) as environment:
         command = [checkout.python, "-m", "tools.screenshots", *arguments]
-        return subprocess.run(command, cwd=checkout.root, env=environment, check=False).returncode
+        return processes.run(command, environment, checkout.root)
 
 
 def _parser() -> argparse.ArgumentParser:

