@@ -131,6 +131,7 @@ class Redis:
         deadline = time.monotonic() + _START_SECONDS
         while not self._answers():
             if time.monotonic() > deadline:
+                self.stop()
                 raise say.Failed(f"Redis did not start. Its log: {self.log}")
             time.sleep(0.02)
 
