@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from scheduler.benchmarks import worlds
+from scheduler.benchmarks.apart import OccupiedError, is_apart, run_apart
+from scheduler.benchmarks.churn import churn as churned
 from scheduler.benchmarks.measure import Figures, figures_of
+from scheduler.benchmarks.rows import figures_through_database
 
 Options = dict[str, Any]
 
@@ -19,6 +23,16 @@ def positive(text: str) -> int:
     if not text.isdigit() or not 1 <= int(text) <= 10**7:
         raise ArgumentTypeError(f"a whole number from 1 to 10000000 is needed, not {text!r}")
     return int(text)
+
+
+def part_of_one(text: str) -> float:
+    try:
+        part = float(text)
+    except ValueError:
+        part = 0.0
+    if not 0.0 < part <= 1.0:
+        raise ArgumentTypeError(f"a number above 0 and up to 1 is needed, not {text!r}")
+    return part
 
 
 def tree_sizes(text: str) -> tuple[int, ...]:
@@ -36,12 +50,16 @@ def decide_options(parser: ArgumentParser) -> None:
     for name, default in (("nodes", 1000), ("gpus", 8), ("running", 5000), ("pending", 10_000), ("quotas", 200)):
         parser.add_argument(f"--{name}", type=positive, default=default)
     parser.add_argument("--seed", type=positive, default=42)
+    parser.add_argument("--database", action="store_true", help="load and apply through a database as well")
 
 
 def decide(options: Options) -> Figures:
     """One decision on a busy cluster with a long queue of many shapes and all priorities."""
     sizes = {name: options[name] for name in ("nodes", "gpus", "running", "pending", "quotas", "seed")}
-    return figures_of("decide", worlds.busy_cluster(**sizes), options["runs"])
+    world = worlds.busy_cluster(**sizes)
+    if options["database"]:
+        return figures_through_database("decide --database", world, options["runs"])
+    return figures_of("decide", world, options["runs"])
 
 
 def allocate_options(parser: ArgumentParser) -> None:
@@ -94,6 +112,15 @@ def consolidate(options: Options) -> Figures:
     return figures_of("consolidate", world, options["runs"])
 
 
+def churn_options(parser: ArgumentParser) -> None:
+    parser.add_argument("--part", type=part_of_one, default=1.0, help="a shorter stream, such as 0.1 (default 1)")
+
+
+def churn(options: Options) -> Figures:
+    """Fifteen thousand short jobs through services, workers, database and simulated engine, in real time."""
+    return churned(options["part"])
+
+
 BENCHES: dict[str, tuple[Callable[[ArgumentParser], None], Callable[[Options], Figures]]] = {
     "decide": (decide_options, decide),
     "allocate": (allocate_options, allocate),
@@ -101,15 +128,29 @@ BENCHES: dict[str, tuple[Callable[[ArgumentParser], None], Callable[[Options], F
     "gang": (gang_options, gang),
     "cannot-fit": (cannot_fit_options, cannot_fit),
     "consolidate": (consolidate_options, consolidate),
+    "churn": (churn_options, churn),
 }
+STANDARD = ("allocate", "reclaim-large", "gang", "cannot-fit", "consolidate", "decide")
+
+
+def needs_database(options: Options) -> bool:
+    return options["name"] == "churn" or bool(options.get("database"))
 
 
 class Command(BaseCommand):
-    help = "Measure one thing and print one line of JSON; see docs/benchmarks.md for what each is and how it went."
+    help = (
+        "Measure one thing, or without a name the standard set, and print a line of JSON for each; "
+        "docs/benchmarks.md says what each is and how it went."
+    )
     requires_system_checks: Sequence[str] = []
 
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+        parser = super().create_parser(prog_name, subcommand, **kwargs)
+        self._parser = parser
+        return parser
+
     def add_arguments(self, parser: CommandParser) -> None:
-        names = parser.add_subparsers(dest="name", required=True, metavar="NAME", parser_class=ArgumentParser)
+        names = parser.add_subparsers(dest="name", metavar="NAME", parser_class=ArgumentParser)
         for name, (add_options, run) in BENCHES.items():
             options = names.add_parser(name, help=run.__doc__)
             options.add_argument(
@@ -118,5 +159,23 @@ class Command(BaseCommand):
             add_options(options)
 
     def handle(self, *args: Any, **options: Any) -> None:
+        chosen = [options] if options["name"] else [vars(self._parser.parse_args([name])) for name in STANDARD]
+        for one in chosen:
+            self._measure(one)
+
+    def _measure(self, options: Options) -> None:
+        if needs_database(options) and not is_apart():
+            self._measure_apart()
+            return
         _, run = BENCHES[options["name"]]
         self.stdout.write(json.dumps(run(options)))
+        self.stdout.flush()
+
+    def _measure_apart(self) -> None:
+        """The same command again, in a process of its own on a database that is thrown away."""
+        try:
+            status = run_apart(sys.argv[1:])
+        except OccupiedError as error:
+            raise CommandError(str(error)) from error
+        if status:
+            raise CommandError(f"the benchmark ended with status {status}", returncode=status)
