@@ -87,7 +87,7 @@ def _services(checkout: Checkout, options: Options, port: int, environment: dict
     programs = {
         "web": web,
         "scheduler": [*worker, "--queues", "scheduler", "--concurrency", "1", "--hostname", "scheduler@%h"],
-        "worker": [*worker, "--queues", "default", "--concurrency", "2", "--hostname", "worker@%h"],
+        "worker": [*worker, "--queues", "default", "--concurrency", "4", "--hostname", "worker@%h"],
         "beat": [*beat, "--pidfile", ""],
     }
     return [
