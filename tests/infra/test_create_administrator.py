@@ -39,6 +39,6 @@ def test_what_is_wrong_is_named_and_nobody_is_made(
 def test_a_name_is_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEGATE_PASSWORD", _PASSWORD)
     call_command("create_administrator", "ada")
-    with pytest.raises(CommandError, match="username: .ADA. is already taken"):
+    with pytest.raises(CommandError, match=r"username: .ADA. is already taken"):
         call_command("create_administrator", "ADA")
     assert User.objects.count() == 1
