@@ -206,8 +206,18 @@ def default_victim_kinds() -> list[str]:
     return ["training", "notebook"]
 
 
+class PresentQuotas(models.Manager["Quota"]):
+    """Quotas that have not been deleted."""
+
+    def get_queryset(self) -> models.QuerySet[Quota]:
+        return super().get_queryset().filter(deleted_at__isnull=True)
+
+
 class Quota(models.Model):
-    """One node of the quota tree: switches and settings; the amounts are in ``QuotaAmount``, one row a pool."""
+    """One node of the quota tree: switches and settings; the amounts are in ``QuotaAmount``, one row a pool.
+
+    A deleted quota keeps its row, without amounts, for the work it once had; ``Quota.objects`` leaves it out.
+    """
 
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="quotas")
     parent = models.ForeignKey("self", on_delete=models.PROTECT, null=True, blank=True, related_name="children")
@@ -239,11 +249,17 @@ class Quota(models.Model):
     revision = models.PositiveIntegerField(default=1)
     created_at = models.DateTimeField(default=timezone.now)
     created_by = models.ForeignKey(User, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
+    deleted_at = models.DateTimeField(null=True, blank=True)
+
+    objects = PresentQuotas()
+    ever = models.Manager["Quota"]()
 
     class Meta:
         ordering = ("cluster_id", "id")
         constraints: ClassVar = [
-            models.UniqueConstraint("cluster", Lower("name"), name="quota_name_in_cluster"),
+            models.UniqueConstraint(
+                "cluster", Lower("name"), condition=Q(deleted_at__isnull=True), name="quota_name_in_cluster"
+            ),
             models.CheckConstraint(condition=Q(queue_policy__in=QueuePolicy.values), name="quota_policy_known"),
             models.CheckConstraint(condition=Q(parent__isnull=True) | ~Q(parent=F("id")), name="quota_not_own_parent"),
             models.CheckConstraint(
@@ -343,18 +359,34 @@ class LedgerEntry(models.Model):
         ]
 
 
+class PresentWorkspaces(models.Manager["Workspace"]):
+    """Workspaces that have not been deleted."""
+
+    def get_queryset(self) -> models.QuerySet[Workspace]:
+        return super().get_queryset().filter(deleted_at__isnull=True)
+
+
 class Workspace(models.Model):
-    """A team's place: members with roles, and the quotas its workloads may use."""
+    """A team's place: members with roles, and the quotas its workloads may use.
+
+    A deleted one keeps its row, without members, for the work it once had; ``Workspace.objects`` leaves it out.
+    """
 
     name = models.CharField(max_length=63)
     description = models.CharField(max_length=500, blank=True, default="")
     archived_at = models.DateTimeField(null=True, blank=True)
     revision = models.PositiveIntegerField(default=1)
     created_at = models.DateTimeField(default=timezone.now)
+    deleted_at = models.DateTimeField(null=True, blank=True)
+
+    objects = PresentWorkspaces()
+    ever = models.Manager["Workspace"]()
 
     class Meta:
         ordering = ("name", "id")
-        constraints: ClassVar = [models.UniqueConstraint(Lower("name"), name="workspace_name")]
+        constraints: ClassVar = [
+            models.UniqueConstraint(Lower("name"), condition=Q(deleted_at__isnull=True), name="workspace_name"),
+        ]
 
     def __str__(self) -> str:
         return self.name

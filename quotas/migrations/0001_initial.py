@@ -7,9 +7,10 @@ import django.db.models.deletion
 import django.db.models.functions.comparison
 import django.db.models.functions.text
 import django.utils.timezone
-import quotas.models
 from django.conf import settings
 from django.db import migrations, models
+
+import quotas.models
 
 
 class Migration(migrations.Migration):

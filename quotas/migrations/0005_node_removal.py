@@ -2,7 +2,6 @@
 
 from django.db import migrations, models
 
-
 CAPACITY = """
 CREATE OR REPLACE FUNCTION tidegate_pool_capacity(of_pool bigint, resource integer) RETURNS numeric
 LANGUAGE sql STABLE AS $$

@@ -1,0 +1,200 @@
+"""Submit: one workload or many in one transaction, whatever their number in a fixed number of statements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.db import IntegrityError, transaction
+
+from quotas.actors import Actor, System
+from quotas.audit import actor_name, record_many
+from quotas.errors import Denied, Problem, Refused
+from quotas.models import Cluster, Quota, User, Workspace, WorkspaceQuota
+from quotas.permissions import grants_of, require
+from scheduler.triggers import request_cycle, signal
+from workloads.fitting import Fitting
+from workloads.models import FINAL, Event, Kind, PoolPreference, State, Workload
+from workloads.specs import REQUEST_FIELDS, Request, WorkloadSpec, spec_of
+
+AUDITED = ("name", "kind", "priority", "replicas", "gpus", "idle")
+COPIED = (
+    "name",
+    "kind",
+    "visibility",
+    "idle",
+    "replicas",
+    "min_replicas",
+    "max_replicas",
+    "topology_required",
+    "topology_preferred",
+    "image",
+    "grace_s",
+    "max_runtime_s",
+    "restart",
+    "retries",
+    "checkpoint_every_s",
+    "checkpoint_on_signal",
+    "estimate_s",
+    "duration_s",
+    "held",
+)
+
+
+def submit_workload(*, actor: Actor, spec: WorkloadSpec) -> Workload:
+    """Submit one workload; it waits in its quota's queue, or runs at once if it is a service that wants nothing."""
+    try:
+        (workload,) = submit_workloads(actor=actor, specs=[spec])
+    except Refused as refused:
+        raise Refused(
+            Problem(p.field.removeprefix("workloads.0").removeprefix("."), p.code, p.facts) for p in refused.problems
+        ) from refused
+    return workload
+
+
+@transaction.atomic
+def submit_workloads(*, actor: Actor, specs: Sequence[WorkloadSpec]) -> list[Workload]:
+    """Submit all of them or none. Problems are named ``workloads.3.gpus``."""
+    _require_rights(actor, specs)
+    quotas = {spec.quota.pk: spec.quota for spec in specs}
+    fittings = {pk: Fitting.load(quota) for pk, quota in quotas.items()}
+    problems = [*_place_problems(specs), *_name_problems(specs)]
+    for index, spec in enumerate(specs):
+        if not spec.allow_unsatisfiable:
+            problems += [_at(index, problem) for problem in fittings[spec.quota.pk].problems(spec)]
+    if problems:
+        raise Refused(problems)
+    clusters = {pk: quota.cluster for pk, quota in quotas.items()}
+    now = {cluster.pk: cluster.now() for cluster in clusters.values()}
+    workloads = [_row(spec, actor, clusters[spec.quota.pk], now[spec.quota.cluster_id]) for spec in specs]
+    _insert(workloads, specs)
+    _note(actor, workloads)
+    return workloads
+
+
+def _at(index: int, problem: Problem) -> Problem:
+    return Problem(f"workloads.{index}.{problem.field}".rstrip("."), problem.code, problem.facts)
+
+
+def _require_rights(actor: Actor, specs: Sequence[WorkloadSpec]) -> None:
+    """One check for each workspace and kind. Only the system submits in somebody else's name."""
+    grants = grants_of(actor)
+    for workspace, kind in {(spec.workspace, spec.kind) for spec in specs}:
+        require(actor, f"workload.submit_{kind}", workspace, grants=grants)
+    if not isinstance(actor, System) and any(spec.owner not in (None, actor) for spec in specs):
+        raise Denied("workload.submit")
+
+
+def _place_problems(specs: Sequence[WorkloadSpec]) -> Iterable[Problem]:
+    """The workspace takes work and is bound to the quota."""
+    pairs = {(spec.workspace.pk, spec.quota.pk) for spec in specs}
+    bound = set(
+        WorkspaceQuota.objects.filter(workspace_id__in={w for w, _ in pairs}).values_list("workspace_id", "quota_id")
+    )
+    archived = set(
+        Workspace.objects.filter(pk__in={w for w, _ in pairs}, archived_at__isnull=False).values_list("pk", flat=True)
+    )
+    for index, spec in enumerate(specs):
+        names = {"workspace": spec.workspace.name, "quota": spec.quota.name}
+        if spec.workspace.pk in archived:
+            yield Problem(f"workloads.{index}.workspace", "workspace.archived", names)
+        if (spec.workspace.pk, spec.quota.pk) not in bound:
+            yield Problem(f"workloads.{index}.quota", "workspace.not_bound", names)
+
+
+def _name_problems(specs: Sequence[WorkloadSpec]) -> Iterable[Problem]:
+    """Names are unique among the live workloads of a workspace."""
+    taken = set(
+        Workload.objects.filter(
+            workspace_id__in={spec.workspace.pk for spec in specs},
+            name__in={spec.name for spec in specs},
+            deleted_at__isnull=True,
+        )
+        .exclude(state__in=FINAL)
+        .values_list("workspace_id", "name")
+    )
+    for index, spec in enumerate(specs):
+        key = (spec.workspace.pk, spec.name)
+        if key in taken:
+            yield Problem(f"workloads.{index}.name", "conflict", {"given": spec.name})
+        taken.add(key)
+
+
+def _row(spec: WorkloadSpec, actor: Actor, cluster: Cluster, now: datetime) -> Workload:
+    empty = spec.kind == Kind.SERVICE and spec.replicas == 0
+    return Workload(
+        cluster=cluster,
+        workspace=spec.workspace,
+        quota=spec.quota,
+        owner=spec.owner or (actor if isinstance(actor, User) else None),
+        state=State.RUNNING if empty else State.QUEUED,
+        state_at=now,
+        submitted_at=now,
+        started_at=now if empty else None,
+        position=int(now.timestamp() * 1000),
+        priority=spec.real_priority,
+        preemptible=spec.real_preemptible,
+        gang=spec.real_gang,
+        master=_request(spec.master) if spec.master else None,
+        labels=dict(spec.labels),
+        node_selector=dict(spec.node_selector),
+        environment=dict(spec.environment),
+        command=list(spec.command),
+        **_request(spec.request),
+        **{name: getattr(spec, name) for name in COPIED},
+    )
+
+
+def _request(request: Request) -> dict[str, int]:
+    return {name: getattr(request, name) for name in REQUEST_FIELDS}
+
+
+def _insert(workloads: list[Workload], specs: Sequence[WorkloadSpec]) -> None:
+    try:
+        with transaction.atomic():
+            Workload.objects.bulk_create(workloads)
+    except IntegrityError as error:  # somebody took a name between the check and here
+        if getattr(error.__cause__, "sqlstate", "") != "23505":
+            raise
+        raise Refused(Problem("workloads.0.name", "conflict", {"given": specs[0].name})) from error
+    PoolPreference.objects.bulk_create(
+        PoolPreference(workload=workload, pool=pool, order=order)
+        for workload, spec in zip(workloads, specs, strict=True)
+        for order, pool in enumerate(spec.pools)
+    )
+
+
+def _note(actor: Actor, workloads: Sequence[Workload]) -> None:
+    who = actor_name(actor)
+    Event.objects.bulk_create(
+        Event(workload=row, at=row.submitted_at, verb="submitted", after=row.state, actor=who) for row in workloads
+    )
+    after: list[dict[str, Any]] = [{name: getattr(row, name) for name in AUDITED} for row in workloads]
+    record_many(actor=actor, verb="workload.submitted", things=workloads, after=after)
+    for cluster_id in sorted({row.cluster_id for row in workloads}):
+        request_cycle(cluster_id, "workload submitted")
+    quotas = sorted({row.quota_id for row in workloads})
+    signal("workloads", "queue", "overview", *(f"quota.{pk}" for pk in quotas))
+
+
+def clone_workload(*, actor: Actor, workload: Workload, name: str) -> Workload:
+    """Submit the same again under another name, in the actor's own name."""
+    require(actor, "workload.read", workload)
+    return submit_workload(actor=actor, spec=spec_of(workload, name=name))
+
+
+def judge_submission(*, actor: Actor, spec: WorkloadSpec) -> list[Problem]:
+    """What a submission would be refused for; nothing is written."""
+    _require_rights(actor, [spec])
+    problems = [*_place_problems([spec]), *_name_problems([spec])]
+    if not spec.allow_unsatisfiable:
+        problems += [_at(0, problem) for problem in Fitting.load(spec.quota).problems(spec)]
+    return [Problem(p.field.removeprefix("workloads.0").removeprefix("."), p.code, p.facts) for p in problems]
+
+
+def quota_for(workload: Workload, quota: Quota) -> list[Problem]:
+    """Why the workload could not stand in another quota of its workspace."""
+    spec = spec_of(workload, quota=quota)
+    fitting = Fitting.load(quota).problems(spec)
+    return [*(p for p in _place_problems([spec])), *(_at(0, problem) for problem in fitting)]
