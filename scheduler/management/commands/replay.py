@@ -40,7 +40,7 @@ def above_zero(text: str) -> float:
 
 class Command(BaseCommand):
     help = (
-        "Replay a log of arrivals on a sample of nodes, with a virtual clock and a database that is thrown away. Prints "
+        "Replay a log of arrivals on a sample of nodes, with a virtual clock and a throw-away database. Prints "
         "a table of the ways side by side and one closing line of JSON; progress goes to standard error."
     )
     requires_system_checks: Sequence[str] = []
