@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
@@ -151,7 +151,8 @@ class WorkloadSpec:
     def from_mapping(data: Mapping[str, Any], *, actor: Actor) -> WorkloadSpec:
         """Reads a submission; workspace, quota and pools by id or name among what the actor sees.
 
-        Without ``quota`` the workspace's default is taken, without ``workspace`` the only one that has the quota.
+        Without ``quota`` the workspace's default is taken; without ``workspace`` the only one that has the quota, or
+        the only one that the actor sees.
         """
         return WorkloadReader(actor).read(data)
 
@@ -216,18 +217,29 @@ class WorkloadReader:
         """Workspace and quota; what one of them leaves open follows from the other."""
         workspace = self._find(read, "workspace", self.workspaces)
         quota = self._find(read, "quota", self.quotas)
-        if workspace is None and quota is not None and not read.given("workspace"):
-            bound = self.workspaces.filter(bindings__quota=quota, archived_at=None)[:2]
-            workspace = bound[0] if len(bound) == 1 else None
-            if workspace is None:
+        if workspace is None and not read.given("workspace"):
+            workspace = self._once(("workspace of", quota), lambda: self._only_workspace(quota))
+            if workspace is None and (quota is not None or not read.given("quota")):
                 read.bad("workspace", "required")
-        elif workspace is None and not read.given("workspace"):
-            read.bad("workspace", "required")
         if quota is None and workspace is not None and not read.given("quota"):
-            quota = self.quotas.filter(bindings__workspace=workspace, bindings__is_default=True).first()
+            quota = self._once(("default of", workspace), lambda: self._default_of(workspace))
             if quota is None:
                 read.bad("quota", "required")
         return workspace, quota
+
+    def _only_workspace(self, quota: Quota | None) -> Workspace | None:
+        """The one workspace that it can be: of those bound to the quota, or of all that the actor sees."""
+        open_ones = self.workspaces.filter(archived_at=None)
+        found = (open_ones if quota is None else open_ones.filter(bindings__quota=quota))[:2]
+        return found[0] if len(found) == 1 else None
+
+    def _default_of(self, workspace: Workspace) -> Quota | None:
+        return self.quotas.filter(bindings__workspace=workspace, bindings__is_default=True).first()
+
+    def _once(self, key: tuple[str, object], find: Callable[[], Any]) -> Any:
+        if key not in self._known:
+            self._known[key] = find()
+        return self._known[key]
 
     def _find(self, read: Reader, field: str, among: Any) -> Any:
         value = read.data.get(field)
