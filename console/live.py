@@ -100,7 +100,7 @@ class Reader:
         """False once the session has ended or the account is closed."""
         if time.monotonic() - self.checked_at < RIGHTS_LAST_S:
             return True
-        user = await sync_to_async(_fresh_user)(self.request)
+        user = await sync_to_async(session_user)(self.request)
         if user is None:
             return False
         self.granted = await sync_to_async(granted_topics)(user, self.wanted)
@@ -119,9 +119,9 @@ class Reader:
         return sorted(found)
 
 
-def _fresh_user(request: HttpRequest) -> User | None:
+def session_user(request: HttpRequest) -> User | None:
     """The session's person as the database has it now."""
-    with _returned_connection():
+    with returned_connection():
         if not request.session.exists(request.session.session_key or ""):
             return None
         user = get_user(request)
@@ -130,7 +130,7 @@ def _fresh_user(request: HttpRequest) -> User | None:
 
 def granted_topics(user: User, wanted: Iterable[str]) -> frozenset[str]:
     """Those of the wanted topics that name something the person may see, and those that name nothing in particular."""
-    with _returned_connection():
+    with returned_connection():
         named = {
             f"{name}.{pk}" for name, pks in _numbers(wanted).items() for pk in _visible_among(user, name, pks)
         }
@@ -139,12 +139,12 @@ def granted_topics(user: User, wanted: Iterable[str]) -> frozenset[str]:
 
 def plurals_for(user: User, topics: Iterable[str]) -> set[str]:
     """The lists that show at least one of these things to this person."""
-    with _returned_connection():
+    with returned_connection():
         return {PLURALS[name] for name, pks in _numbers(topics).items() if _visible_among(user, name, pks)}
 
 
 def _plurals_for_session(request: HttpRequest, topics: Iterable[str]) -> set[str]:
-    user = _fresh_user(request)
+    user = session_user(request)
     return plurals_for(user, topics) if user else set()
 
 
@@ -164,7 +164,7 @@ def _visible_among(user: User, name: str, pks: set[int]) -> set[int]:
 
 
 @contextlib.contextmanager
-def _returned_connection() -> Iterator[None]:
+def returned_connection() -> Iterator[None]:
     """A stream lives long; between its questions the connection belongs to others."""
     try:
         yield
@@ -189,12 +189,12 @@ async def _stream(reader: Reader) -> AsyncIterator[bytes]:
     yield b"retry: 1500\nevent: beat\ndata: 1\n\n"
     async with HUB.listening() as signals:
         while await reader.is_welcome():
-            topics = await _gather(signals)
+            topics = await gather(signals)
             news = await reader.news(topics) if topics else []
             yield f"data: {' '.join(news)}\n\n".encode() if news else b"event: beat\ndata: 1\n\n"
 
 
-async def _gather(signals: asyncio.Queue[str]) -> set[str]:
+async def gather(signals: asyncio.Queue[str]) -> set[str]:
     """What came within a second of the first signal; empty when none came within a beat."""
     try:
         found = {await asyncio.wait_for(signals.get(), BEAT_S)}
