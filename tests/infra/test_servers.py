@@ -1,6 +1,7 @@
 """Which embedded servers are taken, in which order, and what is said where there is none."""
 
 import os
+import shutil
 import socket
 import stat
 import sys
@@ -114,6 +115,8 @@ def test_folders_for_sockets_are_private_and_short(checkout: Checkout, monkeypat
         assert len(str(found.sockets / ".s.PGSQL.5432")) < 100
     finally:
         found.tidy()
+        if found.elsewhere:
+            shutil.rmtree(found.home.parent)
     assert not found.sockets.exists()
 
 

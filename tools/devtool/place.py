@@ -12,6 +12,7 @@ import stat
 import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TypedDict
 
@@ -83,12 +84,24 @@ class Place:
             return found
         copy = self.home.parent / f"{tree.name}-{tree.stat().st_mtime_ns}"
         if not copy.exists():
-            shutil.copytree(tree, copy, symlinks=True)
+            _copy_readable(tree, copy)
         return copy / found.relative_to(tree)
 
 
 def ourselves() -> Account:
     return Account(os.getuid(), os.getgid(), switch=False)
+
+
+def _copy_readable(tree: Path, copy: Path) -> None:
+    """Copy a tree so that everybody may read it, however private the original is; whole or not at all."""
+    unfinished = copy.with_suffix(".unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    shutil.copytree(tree, unfinished, symlinks=True)
+    for path in (unfinished, *unfinished.rglob("*")):
+        if not path.is_symlink():
+            mode = path.stat().st_mode
+            path.chmod(mode | (0o055 if mode & stat.S_IXUSR else 0o044))
+    unfinished.rename(copy)
 
 
 def server_account() -> Account:
@@ -122,11 +135,16 @@ def _elsewhere(checkout: Checkout, purpose: str, account: Account) -> Path:
         raise say.Failed(f"{base} belongs to somebody else. Remove it and try again.")
     base.chmod(0o755)
     name = pwd.getpwuid(account.uid).pw_name
-    say.note(f"user {name!r}, who runs the embedded servers, may not enter {checkout.root}: they live in {base}.")
+    _note_once(f"user {name!r}, who runs the embedded servers, may not enter {checkout.root}: they live in {base}.")
     home = base / purpose
     home.mkdir(exist_ok=True)
     home.chmod(0o755)
     return home
+
+
+@cache
+def _note_once(text: str) -> None:
+    say.note(text)
 
 
 def _socket_folder(checkout: Checkout, purpose: str, account: Account) -> Path:
