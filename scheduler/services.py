@@ -1,0 +1,94 @@
+"""Changes of the tree's amounts that the scheduler acts on: scale, rebalance, and the order to preempt what is above."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from django.db import transaction
+
+from quotas.actors import Actor
+from quotas.errors import Problems
+from quotas.models import NodePool, Quota, QuotaAmount
+from quotas.permissions import grants_of, require
+from quotas.services import set_amounts
+from quotas.specs import RESOURCES, SECONDS_MAX, AmountSpec
+from scheduler.core.resources import Amount
+from workloads.selectors import subtree_of, use_of
+
+ON_EXCESS = ("keep", "preempt")
+Amounts = Mapping[NodePool, AmountSpec]
+
+
+@transaction.atomic
+def scale_quota(
+    *,
+    actor: Actor,
+    quota: Quota,
+    amounts: Amounts,
+    on_excess: str = "keep",
+    after: timedelta | None = None,
+    revision: int | None = None,
+) -> Quota:
+    """Set absolute amounts of one quota in the named pools.
+
+    ``on_excess``: what happens to use above the new guarantee: ``keep`` lets it run on, charged as borrowed;
+    ``preempt`` orders it to go, at once or ``after`` a while of the cluster's time.
+    """
+    require(actor, "quota.scale", quota)
+    _require_order(on_excess, after)
+    (scaled,) = set_amounts(actor=actor, changes={quota: amounts}, verb="scaled", revision=revision)
+    _order(scaled, amounts, _due(scaled, on_excess, after))
+    return scaled
+
+
+@transaction.atomic
+def rebalance(
+    *,
+    actor: Actor,
+    changes: Mapping[Quota, Amounts],
+    on_excess: str = "keep",
+    after: timedelta | None = None,
+) -> list[Quota]:
+    """Set amounts of several quotas of one cluster as one change, which is checked as a whole."""
+    grants = grants_of(actor)
+    for quota in changes:
+        require(actor, "quota.scale", quota, grants=grants)
+    _require_order(on_excess, after)
+    scaled = set_amounts(actor=actor, changes=changes, verb="rebalanced")
+    for quota in scaled:
+        _order(quota, changes[quota], _due(quota, on_excess, after))
+    return scaled
+
+
+def _require_order(on_excess: str, after: timedelta | None) -> None:
+    problems = Problems()
+    problems.unless(on_excess in ON_EXCESS, "on_excess", "invalid", reason="choice", choices=list(ON_EXCESS))
+    seconds = after.total_seconds() if after is not None else 0
+    fine = 0 <= seconds <= SECONDS_MAX
+    problems.unless(fine, "after", "invalid", reason="range", low=0, high=SECONDS_MAX, given=seconds)
+    problems.raise_any()
+
+
+def _due(quota: Quota, on_excess: str, after: timedelta | None) -> datetime | None:
+    """When the excess is to go, in the cluster's time; None: it is kept."""
+    return quota.cluster.now() + (after or timedelta()) if on_excess == "preempt" else None
+
+
+def _order(quota: Quota, amounts: Amounts, due: datetime | None) -> None:
+    """Write the order, or end the one that stands where use is within the guarantee now.
+
+    An order that stands and is not needed less outlives an edit that keeps: only a new one takes its place.
+    """
+    used = use_of(subtree_of(quota))
+    for row in QuotaAmount.objects.filter(quota=quota, pool__in=list(amounts)):
+        exceeds = _exceeds(used.get(row.pool_id, Amount()), AmountSpec.of(row))
+        wanted = (due or row.excess_due_at) if exceeds else None
+        if wanted != row.excess_due_at:
+            QuotaAmount.objects.filter(pk=row.pk).update(excess_due_at=wanted)
+
+
+def _exceeds(used: Amount, spec: AmountSpec) -> bool:
+    """Whether use is above the guarantee in a resource that has one."""
+    bounds = ((getattr(used, resource), spec.guaranteed(resource)) for resource in RESOURCES)
+    return any(bound is not None and held > bound for held, bound in bounds)
