@@ -1,4 +1,4 @@
-"""Changes of the tree's amounts that the scheduler acts on: scale, rebalance, and the order to preempt what is above."""
+"""Changes of amounts that the scheduler acts on: scale, rebalance, and the order to preempt what is above."""
 
 from __future__ import annotations
 
