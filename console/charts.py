@@ -101,6 +101,14 @@ class HeatNode:
     is_cordoned: bool = False
     is_lost: bool = False
 
+    @property
+    def frame_width(self) -> float:
+        return self.width - 1.5
+
+    @property
+    def frame_height(self) -> float:
+        return self.height - 1.5
+
 
 @dataclass(frozen=True, slots=True)
 class GpuUse:
@@ -155,13 +163,25 @@ def series_class(owner: int) -> str:
     return f"swatch-{(owner - 1) % SERIES + 1}" if owner else "swatch-free"
 
 
+LANE_HATCHES = {"resizing": "hatch-used", "preempting": "hatch-borrowed"}
+ENDED = ("succeeded", "failed", "stopped")
+
+
 @dataclass(frozen=True, slots=True)
 class Lane:
     name: str
-    label: str
     x: float
     width: float
     sentence: str
+
+    @property
+    def css(self) -> str:
+        return "ended" if self.name in ENDED else self.name
+
+    @property
+    def fill(self) -> str:
+        """The pattern that fills it; empty for a plain colour."""
+        return LANE_HATCHES.get(self.name, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +217,7 @@ def lanes(spans: Sequence[Span], *, ticks: int = 4) -> Lanes:
         return round(100 * (at - first).total_seconds() / whole, PERCENT_DIGITS)
 
     drawn = tuple(
-        Lane(span.name, span.name, share(span.start), max(share(span.end) - share(span.start), 0.4), span.sentence)
+        Lane(span.name, share(span.start), max(share(span.end) - share(span.start), 0.4), span.sentence)
         for span in spans
     )
     marks = tuple(Tick(100 * at / ticks, first + (last - first) * at / ticks) for at in range(ticks + 1))

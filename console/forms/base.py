@@ -32,6 +32,11 @@ class Section:
     title: str
     fields: list[BoundField]
     when: str = ""  # "kind=service": shown while that choice is made
+    fold: bool = False  # closed at first; open when something in it is wrong
+
+    @property
+    def is_open(self) -> bool:
+        return any(field.errors for field in self.fields)
 
 
 class ConsoleForm(forms.Form):
@@ -50,6 +55,11 @@ class ConsoleForm(forms.Form):
             _dress(field)
             if self.is_bound and name in self.errors:
                 field.widget.attrs["class"] += " is-invalid"
+
+    @property
+    def all_sections(self) -> list[Section]:
+        """What the page shows; forms whose fields depend on data put their own sections here."""
+        return self.sections
 
     @cached_property
     def sections(self) -> list[Section]:

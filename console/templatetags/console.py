@@ -17,6 +17,8 @@ from django.utils.translation import gettext_lazy as _
 from console import amounts
 from console.charts import Usage
 from console.charts import usage_bar as draw_usage_bar
+from workloads import schedules
+from workloads.models import ScalingRule, Workload
 
 register = template.Library()
 
@@ -136,3 +138,15 @@ def query(context: RequestContext, **changes: Any) -> str:
     if "page" not in changes:
         parameters.pop("page", None)
     return f"?{parameters.urlencode()}"
+
+
+@register.filter
+def gpus_asked(workload: Workload) -> int:
+    """Thousandths of a GPU that all its replicas ask for."""
+    return workload.gpu_milli_each * workload.replicas
+
+
+@register.filter
+def schedule_words(rule: ScalingRule) -> str:
+    """The rule's times in a sentence."""
+    return schedules.explain(rule.cron, rule.zone)
