@@ -81,8 +81,8 @@ class Look:
     next_at: datetime | None = None
 
 
-def observe(cluster: Cluster) -> Look:
-    """Take note of what replicas have done since the last look."""
+def observe(cluster: Cluster, *, ends: bool = True) -> Look:
+    """Take note of what replicas have done since the last look (without `ends`: only of those that began to run)."""
     watched = {str(row.id): row for row in _watched(cluster)}
     try:
         seen = {found.key: found for found in engine_for(cluster).observe(list(watched))}
@@ -91,10 +91,12 @@ def observe(cluster: Cluster) -> Look:
     now = cluster.now()
     seen |= _missing(cluster, [key for key in watched if key not in seen], now)
     news = [(row, seen[key]) for key, row in watched.items() if key in seen and _is_news(row, seen[key])]
-    if news:
-        _take_note(cluster, news, now)
+    noted = [(row, found) for row, found in news if ends or found.status != Status.GONE]
+    if noted:
+        _take_note(cluster, noted, now)
     _note_look(cluster)
-    return Look(len(news), min((found.next_at for found in seen.values() if found.next_at is not None), default=None))
+    coming = [found.next_at for found in seen.values() if found.next_at is not None]
+    return Look(len(noted), min([*coming, *([now] if len(noted) < len(news) else [])], default=None))
 
 
 def _note_look(cluster: Cluster) -> None:

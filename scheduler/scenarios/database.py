@@ -1,0 +1,115 @@
+"""A PostgreSQL database of one's own, made from a migrated template and thrown away afterwards.
+
+The template's name holds a digest of all migrations, so it is made once for each state of the code; runs beside each
+other have databases with different names and only wait for each other while the template is being made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import psycopg
+from django.apps import apps
+from django.conf import settings
+from django.core.management import call_command
+from django.db import connection
+from psycopg import sql
+
+PREFIX = "tidegate_scenario"
+TEMPLATE_LOCK = 0x71DE_5CE0
+
+
+@contextmanager
+def throwaway_database() -> Iterator[None]:
+    """Inside, the default connection of this thread is a new, migrated, empty database."""
+    with _server() as server:
+        template = _template(server)
+        name = f"{PREFIX}_{uuid.uuid4().hex[:16]}"
+        _run(server, "CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy", name, template)
+        _run(server, "ALTER DATABASE {} SET synchronous_commit = off", name)
+    try:
+        with _connected_to(name):
+            yield
+    finally:
+        with _server() as server:
+            _run(server, "DROP DATABASE IF EXISTS {} WITH (FORCE)", name)
+
+
+@contextmanager
+def _connected_to(name: str) -> Iterator[None]:
+    """The default connection speaks to another database of the same server, without the pool."""
+    before = connection.settings_dict
+    connection.close()
+    options = {key: value for key, value in before["OPTIONS"].items() if key != "pool"}
+    connection.settings_dict = {**before, "NAME": name, "OPTIONS": options}
+    try:
+        yield
+    finally:
+        connection.close()
+        connection.settings_dict = before
+
+
+@contextmanager
+def _server() -> Iterator[psycopg.Connection[tuple[object, ...]]]:
+    """A connection that may make databases; on the maintenance database, outside transactions."""
+    found = settings.DATABASES["default"]
+    options = {key: value for key, value in found["OPTIONS"].items() if isinstance(value, str | int)}
+    with psycopg.connect(
+        dbname="postgres",
+        user=found["USER"] or None,
+        password=found["PASSWORD"] or None,
+        host=found["HOST"] or None,
+        port=found["PORT"] or None,
+        autocommit=True,
+        **{key: value for key, value in options.items() if key != "pool"},
+    ) as server:
+        yield server
+
+
+def _run(server: psycopg.Connection[tuple[object, ...]], statement: str, *names: str) -> None:
+    server.execute(sql.SQL(statement).format(*(sql.Identifier(name) for name in names)))  # type: ignore[arg-type]
+
+
+def _template(server: psycopg.Connection[tuple[object, ...]]) -> str:
+    """The name of the migrated template, made if it is not there; older ones go."""
+    name = f"{PREFIX}_template_{_migrations_digest()}"
+    server.execute("SELECT pg_advisory_lock(%s)", [TEMPLATE_LOCK])
+    try:
+        if not _exists(server, name):
+            _make_template(server, name)
+    finally:
+        server.execute("SELECT pg_advisory_unlock(%s)", [TEMPLATE_LOCK])
+    return name
+
+
+def _exists(server: psycopg.Connection[tuple[object, ...]], name: str) -> bool:
+    return server.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone() is not None
+
+
+def _make_template(server: psycopg.Connection[tuple[object, ...]], name: str) -> None:
+    """Migrated under another name first, so that a template that stands is whole."""
+    old = server.execute("SELECT datname FROM pg_database WHERE datname LIKE %s", [f"{PREFIX}_template_%"]).fetchall()
+    for (other,) in old:
+        _run(server, "DROP DATABASE IF EXISTS {}", str(other))
+    raw = f"{PREFIX}_making"
+    _run(server, "DROP DATABASE IF EXISTS {} WITH (FORCE)", raw)
+    _run(server, "CREATE DATABASE {}", raw)
+    with _connected_to(raw):
+        call_command("migrate", verbosity=0, interactive=False)
+    _run(server, "ALTER DATABASE {} RENAME TO {}", raw, name)
+
+
+@cache
+def _migrations_digest() -> str:
+    """Changes with every migration of every app."""
+    digest = hashlib.sha256()
+    for app in sorted(apps.get_app_configs(), key=lambda config: config.label):
+        for file in sorted(Path(app.path, "migrations").glob("*.py")):
+            digest.update(f"{app.label}/{file.name}\0".encode())
+            digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
