@@ -9,4 +9,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("readyz", health.readyz, name="readyz"),
     path("accounts/", include("allauth.account.urls")),
     path("api/v1/", include("console.api_urls")),
+    path("", include("console.page_urls")),
 ]

@@ -334,26 +334,3 @@ def value_words(name: str, value: Any) -> str:
     if isinstance(value, int) and name.endswith("_s"):
         return span(value)
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-# --- previews --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class NamedGroup:
-    title: str
-    names: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerChange:
-    name: str
-    guaranteed: str
-    used: str
-    borrowed: str
-
-
-@dataclass(frozen=True, slots=True)
-class Consequences:
-    groups: Sequence[NamedGroup]
-    rows: Sequence[LedgerChange]

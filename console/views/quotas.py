@@ -40,13 +40,13 @@ from console.selectors import (
 )
 from console.views.base import Crumb, FormPage, HtmxRequest, done, page_or_part, paged
 from console.views.overview import history_json
-from console.words import consequences, ledger_lines, pending_words, version_lines
+from console.words import ledger_lines, pending_words, version_lines
 from quotas.models import Cluster, NodePool, Quota
 from quotas.permissions import grants_of, permissions_on, require, visible_pools, visible_quotas, visible_users
 from quotas.selectors import get_quota
 from quotas.services import create_quota, edit_quota_settings, restore_version
 from quotas.specs import AmountSpec, QuotaSpec
-from scheduler.services import preview, rebalance, scale_quota
+from scheduler.services import rebalance, scale_quota
 from workloads.selectors import visible_workloads
 from workloads.services import delete_quota
 
@@ -334,7 +334,7 @@ def quota_edit(request: HtmxRequest, pk: int) -> HttpResponse:
 @login_required
 @require_http_methods(["GET", "POST"])
 def quota_scale(request: HtmxRequest, pk: int) -> HttpResponse:
-    """New amounts; asked first for their consequences when "Preview" was pressed."""
+    """New amounts, and what becomes of work that then uses more."""
     quota = get_quota(actor=request.user, pk=pk)
     require(request.user, "quota.scale", quota)
     form = ScaleForm(
@@ -342,14 +342,11 @@ def quota_scale(request: HtmxRequest, pk: int) -> HttpResponse:
     )
     page = FormPage(
         request, form, _("Scale %(name)s") % {"name": quota.name}, _("Scale"), reverse("quota-detail", args=[pk]),
-        crumbs=quota_crumbs(quota), lead=scale_words(request, quota), context={"preview_label": _("Preview")},
+        crumbs=quota_crumbs(quota), lead=scale_words(request, quota),
     )
     if not form.is_valid():
         return page.answer()
     amounts, order = form.amounts(form.cleaned_data), excess_order(form)
-    if request.POST.get("do") == "preview":
-        change = {"scale": {quota: amounts}, **order}
-        return page.answer(consequences=consequences(preview(actor=request.user, change=change)))
     scale_quota(
         actor=request.user, quota=quota, amounts=amounts, revision=form.cleaned_data["revision"], **order
     )
@@ -372,13 +369,11 @@ def quota_rebalance(request: HtmxRequest) -> HttpResponse:
     form = RebalanceForm(request.POST or None, rows=rows, pool=pool)
     page = FormPage(
         request, form, _("Rebalance"), _("Rebalance"), reverse("quota-list"), template="quotas/rebalance.html",
-        crumbs=quota_crumbs(), context={"pools": pools, "pool": pool, "preview_label": _("Preview")},
+        crumbs=quota_crumbs(), context={"pools": pools, "pool": pool},
     )
     if not form.is_valid():
         return page.answer()
     changes, order = rebalance_changes(form, pool), excess_order(form)
-    if request.POST.get("do") == "preview":
-        return page.answer(consequences=consequences(preview(actor=request.user, change={"scale": changes, **order})))
     rebalance(actor=request.user, changes=changes, **order)
     return done(request, _("The quotas have their new guarantees."), "quota-list", changed=["quotas"])
 
