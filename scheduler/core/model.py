@@ -347,6 +347,8 @@ class Workload:
     """It may not start before (a back-off, a planned start)."""
     ending: bool = False
     """It was stopped or ends: what it still holds is leaving and nothing of it starts again."""
+    letting_go: bool = False
+    """It starts anew (a node of its gang was lost): what it still holds leaves first."""
     pools: tuple[int, ...] = ()
     """Pools in order of preference; empty means any pool, in id order."""
     estimate_ms: int | None = None
@@ -454,6 +456,8 @@ class ExcessOrder:
     quota: int
     pool: int
     due_ms: int
+    to_limit: bool = False
+    """The limit was lowered, not the guarantee: only what is beyond the limit goes."""
 
 
 # --- snapshot ----------------------------------------------------------------------------------------
@@ -513,12 +517,21 @@ class Shrink:
 
 
 @dataclass(frozen=True, slots=True)
+class Release:
+    """Workers (group, index) that leave because the workload wants fewer, or starts anew: no eviction."""
+
+    workload: int
+    workers: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Move:
     """A workload leaves with its grace and goes on at `places`, which are reserved for it."""
 
     workload: int
     pool: int
-    claimant: int
+    claimant: int | None
+    """Who is let in by it; None when a drain moves it."""
     places: tuple[Place, ...]
     facts: Facts = field(default_factory=dict)
 
@@ -583,9 +596,12 @@ class Plan:
     evictions: tuple[Eviction, ...] = ()
     shrinks: tuple[Shrink, ...] = ()
     moves: tuple[Move, ...] = ()
+    releases: tuple[Release, ...] = ()
     opened: tuple[Reservation, ...] = ()
     kept: tuple[int, ...] = ()
     closed: tuple[ClosedReservation, ...] = ()
+    orders_done: tuple[int, ...] = ()
+    """Excess orders that this plan carries out: they do not stand any longer."""
     waits: tuple[Wait, ...] = ()
     ledger: tuple[LedgerRow, ...] = ()
     borrowed: tuple[tuple[int, int], ...] = ()

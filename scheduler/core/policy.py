@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from scheduler.core.in_turn.settings import InTurn
+
 MINUTE_MS = 60_000
 
 
@@ -27,8 +29,12 @@ class Policy:
     """Up to so many candidate victims the best lawful set is searched exactly, above greedily."""
     memory_share_step_milli: int = 1
     """Requests for device memory are charged in steps of so many thousandths of a device."""
+    past_use_factor_milli: int = 0
+    """How much of past use (thousandths of the pool) wears the weight in the surplus off; 0: no memory."""
     consolidate: bool = True
     """Whether work may be moved to let other work in."""
+    in_turn: InTurn | None = None
+    """Settings of the in-turn way of search; None: the best lawful set of victims is searched."""
 
 
 PRODUCT = Policy()

@@ -1,0 +1,230 @@
+"""Consolidate: move preemptible work when that alone lets waiting work in. A move is no eviction."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from scheduler.core.claims import Claim, Demand
+from scheduler.core.lawful import value_of
+from scheduler.core.model import Place
+from scheduler.core.place import place_claim
+from scheduler.core.resources import UNBOUNDED
+from scheduler.core.rooms import LATER, Ask
+from scheduler.core.tree import RESOURCES
+from scheduler.core.world import Work, World
+
+
+@dataclass(frozen=True, eq=False)
+class Moved:
+    """A workload that moves, and where all its workers go on."""
+
+    work: Work
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Regrouping:
+    """Moves and the places that they make for a claim."""
+
+    moves: tuple[Moved, ...]
+    places: tuple[Place, ...]
+
+
+def consolidate(
+    world: World, demand: Demand, claim: Claim, pool: int, moves_left: int | None
+) -> Regrouping | None:
+    """The fewest moves found that let the whole claim in, or None. The world is as before afterwards."""
+    if moves_left == 0 or not _enough_in_all(world, demand, claim, pool):
+        return None
+    by_row = _movable_by_row(world, claim, pool)
+    if not by_row:
+        return None
+    leaving = _who_must_go(world, demand, claim, pool, by_row)
+    if not leaving or (moves_left is not None and len(leaving) > moves_left):
+        return None
+    with world.attempt():
+        return _regroup(world, demand, claim, pool, leaving)
+
+
+def relocate(world: World, demand: Demand, work: Work, nodes: set[int], pool: int) -> Moved | None:
+    """New places for its workers on some nodes, taken in the later view; the others stay where they are.
+
+    The caller has given its places back in the later view. A failure takes room too: undo it.
+    """
+    rooms = world.pools[pool].rooms
+    staying = [held.place for held in work.present.values() if held.place.node not in nodes]
+    going = tuple(sorted(key for key, held in work.present.items() if held.place.node in nodes))
+    for place in staying:
+        rooms.change(place, -1, now=False, later=True)
+    allowed = np.array([node.id not in nodes for node in rooms.nodes], dtype=bool)
+    found = place_claim(world, demand, Claim(work, going, growth=False), pool, LATER, allowed)
+    return None if found is None else Moved(work, (*staying, *found))
+
+
+def is_movable(world: World, work: Work, pool: int) -> bool:
+    """Preemptible, running whole in this pool, and past the time in which it is left alone."""
+    if not work.workload.preemptible or work.told or work.leaving or not work.present:
+        return False
+    if work.workload.ending or work.workload.letting_go or not work.workload.gang:
+        return False
+    if any(not held.live or held.pool != pool for held in work.present.values()):
+        return False
+    least = world.tree.quotas[work.quota].min_runtime.reclaim_ms
+    return world.now_ms - work.started_ms >= least
+
+
+def _enough_in_all(world: World, demand: Demand, claim: Claim, pool: int) -> bool:
+    """Whether suitable nodes together have what the claim asks: else no move helps."""
+    rooms = world.pools[pool].rooms
+    asks = [demand.ask(claim.work, key, pool) for key in claim.keys]
+    mask = np.logical_or.reduce([ask.mask for ask in set(asks)])
+    gpus = sum(int(ask.millionths.max(initial=0)) * ask.gpus for ask in asks)
+    bulk = np.maximum(rooms.free_bulk(LATER)[mask], 0)
+    free = [int(np.maximum(rooms.free_devices(LATER)[mask], 0).sum()), *(_total(bulk[:, c]) for c in (0, 1))]
+    asked = [gpus, sum(ask.cpu for ask in asks), sum(ask.memory for ask in asks)]
+    return all(asked[r] <= free[r] for r in RESOURCES)
+
+
+def _total(column: np.ndarray) -> int:
+    return UNBOUNDED if (column >= UNBOUNDED).any() else int(column.sum())
+
+
+def _movable_by_row(world: World, claim: Claim, pool: int) -> dict[int, list[Work]]:
+    """Work that may move, by the node that it would leave, larger and less valuable first."""
+    rooms, accounts = world.pools[pool].rooms, world.pools[pool].accounts
+    found: dict[int, list[Work]] = {}
+    for identifier in accounts.member:
+        work = world.work[identifier]
+        if work is claim.work or not is_movable(world, work, pool):
+            continue
+        for row in {rooms.row[held.place.node] for held in work.present.values()}:
+            found.setdefault(row, []).append(work)
+    for row, works in found.items():
+        works.sort(key=lambda work: (-_gpus_on(work, rooms.nodes[row].id), value_of(world, work, stops=True)))
+    return found
+
+
+def _gpus_on(work: Work, node: int) -> int:
+    return sum(held.place.amount.gpu_milli for held in work.present.values() if held.place.node == node)
+
+
+def _who_must_go(
+    world: World, demand: Demand, claim: Claim, pool: int, by_row: dict[int, list[Work]]
+) -> list[Work]:
+    """Work whose leaving makes room for the claim, node by node with the fewest moves; empty if it does not."""
+    asks = [demand.ask(claim.work, key, pool) for key in claim.keys]
+    chosen: list[Work] = []
+    with world.attempt():
+        for ask in sorted(set(asks), key=lambda ask: ([-value for value in ask.charge], ask.index)):
+            if not _make_room(world, claim, pool, by_row, ask, asks.count(ask), chosen):
+                return []
+    return chosen
+
+
+def _make_room(
+    world: World,
+    claim: Claim,
+    pool: int,
+    by_row: dict[int, list[Work]],
+    ask: Ask,
+    count: int,
+    chosen: list[Work],
+) -> bool:
+    """Room for `count` equal workers, adding to `chosen` who must go."""
+    rooms = world.pools[pool].rooms
+    who = (claim.work.workload.id, *claim.keys[0])
+    while count and (row := rooms.best_row(ask, LATER)) is not None:
+        rooms.place(ask, row, LATER, who)
+        count -= 1
+    heap = []
+    for row, works in by_row.items():
+        going = _fewest_on(world, pool, ask, row, works, chosen) if ask.mask[row] else None
+        if going:
+            heap.append((len(going), _gpus_of(going), row))
+    heapq.heapify(heap)
+    while count and heap:
+        *_, row = heapq.heappop(heap)
+        going = _fewest_on(world, pool, ask, row, by_row[row], chosen)
+        if not going:
+            continue
+        for work in going:
+            chosen.append(work)
+            _give_back(world, work)
+        while count and rooms.room(ask, LATER)[row]:
+            rooms.place(ask, row, LATER, who)
+            count -= 1
+    return count == 0
+
+
+def _gpus_of(works: Sequence[Work]) -> int:
+    return sum(held.place.amount.gpu_milli for work in works for held in work.present.values())
+
+
+def _give_back(world: World, work: Work) -> None:
+    for held in work.present.values():
+        world.pools[held.pool].rooms.change(held.place, +1, now=False, later=True)
+
+
+def _fewest_on(
+    world: World, pool: int, ask: Ask, row: int, works: Sequence[Work], chosen: Sequence[Work]
+) -> list[Work]:
+    """The fewest workloads whose leaving lets one worker onto a node, the smallest that suffices last."""
+    rooms = world.pools[pool].rooms
+    free = [work for work in works if work not in chosen]
+    taken: list[Work] = []
+    with world.attempt():
+        for work in free:  # largest first: the fewest
+            taken.append(work)
+            _give_back(world, work)
+            if rooms.room(ask, LATER)[row]:
+                break
+        else:
+            return []
+    return _smaller_last(world, pool, ask, row, taken, free)
+
+
+def _smaller_last(
+    world: World, pool: int, ask: Ask, row: int, taken: list[Work], free: Sequence[Work]
+) -> list[Work]:
+    """The last one taken replaced by the smallest that suffices as well."""
+    rooms = world.pools[pool].rooms
+    with world.attempt():
+        for work in taken[:-1]:
+            _give_back(world, work)
+        for work in reversed(free):
+            if work in taken[:-1]:
+                continue
+            with world.attempt():
+                _give_back(world, work)
+                if rooms.room(ask, LATER)[row]:
+                    return [*taken[:-1], work]
+    return taken
+
+
+def _regroup(
+    world: World, demand: Demand, claim: Claim, pool: int, leaving: Sequence[Work]
+) -> Regrouping | None:
+    """The claim placed where they leave, and a new place for each of them; who need not move stays."""
+    rooms = world.pools[pool].rooms
+    for work in leaving:
+        _give_back(world, work)
+    places = place_claim(world, demand, claim, pool, LATER)
+    if places is None:
+        return None
+    taken = {place.node for place in places}
+    moves: list[Moved] = []
+    for work in sorted(leaving, key=lambda work: (-_gpus_of([work]), work.workload.id)):
+        own = [held.place for held in work.present.values()]
+        if all(rooms.holds(place, LATER) for place in own):
+            for place in own:
+                rooms.change(place, -1, now=False, later=True)
+            continue
+        moved = relocate(world, demand, work, taken, pool)
+        if moved is None:
+            return None
+        moves.append(moved)
+    return Regrouping(tuple(moves), tuple(places)) if moves else None
