@@ -37,7 +37,8 @@ def scale_quota(
     """
     require(actor, "quota.scale", quota)
     _require_order(on_excess, after)
-    (scaled,) = set_amounts(actor=actor, changes={quota: amounts}, verb="scaled", revision=revision)
+    read = {} if revision is None else {quota.pk: revision}
+    (scaled,) = set_amounts(actor=actor, changes={quota: amounts}, verb="scaled", revisions=read)
     _order(scaled, amounts, _due(scaled, on_excess, after))
     return scaled
 
@@ -49,13 +50,17 @@ def rebalance(
     changes: Mapping[Quota, Amounts],
     on_excess: str = "keep",
     after: timedelta | None = None,
+    revisions: Mapping[int, int] | None = None,
 ) -> list[Quota]:
-    """Set amounts of several quotas of one cluster as one change, which is checked as a whole."""
+    """Set amounts of several quotas of one cluster as one change, which is checked as a whole.
+
+    ``revisions``: by id of the quota, what the caller has read; another one in force is ``Stale``.
+    """
     grants = grants_of(actor)
     for quota in changes:
         require(actor, "quota.scale", quota, grants=grants)
     _require_order(on_excess, after)
-    scaled = set_amounts(actor=actor, changes=changes, verb="rebalanced")
+    scaled = set_amounts(actor=actor, changes=changes, verb="rebalanced", revisions=revisions)
     for quota in scaled:
         _order(quota, changes[quota], _due(quota, on_excess, after))
     return scaled

@@ -107,25 +107,27 @@ def move_quota(*, actor: Actor, quota: Quota, parent: Quota | None, revision: in
 
 
 @transaction.atomic
-def set_amounts(*, actor: Actor, changes: Changes, verb: str, revision: int | None = None) -> list[Quota]:
+def set_amounts(
+    *, actor: Actor, changes: Changes, verb: str, revisions: Mapping[int, int] | None = None
+) -> list[Quota]:
     """Set absolute amounts of quotas of one cluster, checked as a whole. Pools that are not named stay.
 
-    The caller has checked the permission. ``revision`` is judged for a change of one quota.
+    The caller has checked the permission. ``revisions``: by id of the quota, what the caller has read.
     """
-    changed = _change_amounts(changes, revision)
+    changed = _change_amounts(changes, revisions or {})
     for quota, before in changed:
         _note(actor, quota, verb, before)
     return [quota for quota, _ in changed]
 
 
-def _change_amounts(changes: Changes, revision: int | None) -> list[tuple[Quota, dict[str, Any]]]:
+def _change_amounts(changes: Changes, revisions: Mapping[int, int]) -> list[tuple[Quota, dict[str, Any]]]:
     """Check and write; the quotas in id order, each with its state before."""
     clusters = {quota.cluster_id for quota in changes}
     if len(clusters) != 1:
         raise refuse("changes", "invalid", reason="required" if not clusters else "choice", wanted="one cluster")
     cluster = next(iter(changes)).cluster
     before = lock_promises(cluster)
-    quotas = [locked(quota, revision) for quota in sorted(changes, key=lambda quota: quota.pk)]
+    quotas = [locked(quota, revisions.get(quota.pk)) for quota in sorted(changes, key=lambda quota: quota.pk)]
     wanted = {quota.pk: amounts for quota, amounts in changes.items()}
     after = before.with_amounts({pk: {pool.pk: a for pool, a in new.items()} for pk, new in wanted.items()})
     unknown = [problem for new in wanted.values() for problem in _unknown_pools(before, new)]
@@ -178,7 +180,8 @@ def restore_version(*, actor: Actor, quota: Quota, version: QuotaVersion, revisi
     pools = {str(pool.pk): pool for pool in quota.cluster.pools.all()}
     kept = {pools[pk]: AmountSpec(**amount) for pk, amount in version.after["amounts"].items() if pk in pools}
     gone = {row.pool: AmountSpec() for row in quota.amounts.select_related("pool") if row.pool not in kept}
-    ((quota, before),) = _change_amounts({quota: {**gone, **kept}}, revision)
+    read = {} if revision is None else {quota.pk: revision}
+    ((quota, before),) = _change_amounts({quota: {**gone, **kept}}, read)
     for name in SETTING_NAMES:
         setattr(quota, name, version.after.get(name, getattr(quota, name)))
     save_changes(quota, list(SETTING_NAMES))
