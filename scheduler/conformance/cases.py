@@ -119,6 +119,6 @@ def _task(raw: Raw) -> Task:
         pod_set=raw.get("sub_group") or "default",
         gpus=raw["gpus"],
         state=raw["state"],
-        node=raw["node"] if raw["state"] in HOLDING | FINISHED else None,
+        node=raw["node"] if raw["state"] in HOLDING | FINISHED | {"Pipelined"} else None,
         groups=tuple(raw.get("gpu_groups") or ()),
     )

@@ -29,6 +29,8 @@ from scheduler.core.model import (
     Pool,
     PoolAmounts,
     Quota,
+    Reservation,
+    ReservationKind,
     Shape,
     Snapshot,
     Topology,
@@ -61,6 +63,7 @@ def snapshot_of(case: Case) -> tuple[Snapshot, Names]:
     checks = bool(case.config["predicates_active"])
     claims = _Claims(case)
     workloads = tuple(_workload(case, job, names, claims, checks) for job in case.jobs)
+    places = _places(case, names, workloads)
     return (
         Snapshot(
             now_ms=NOW_MS,
@@ -68,7 +71,8 @@ def snapshot_of(case: Case) -> tuple[Snapshot, Names]:
             nodes=tuple(_node(case, raw, names, claims, checks) for raw in case.raw["nodes"]),
             quotas=tuple(_quota(raw, names) for raw in (*case.raw["departments"], *case.raw["queues"])),
             workloads=workloads,
-            allocations=tuple(_allocations(case, names, workloads)),
+            allocations=tuple(_allocations(case, places)),
+            reservations=tuple(_reservations(case, places)),
         ),
         names,
     )
@@ -159,6 +163,8 @@ def _node(case: Case, raw: Raw, names: Names, claims: _Claims, checks: bool) -> 
         state=NodeState.READY,
         taints=tuple(taints),
         counted=tuple(sorted(counted.items())),
+        counted_gpu_milli=WHOLE_GPU
+        * (raw["dra_gpus"] + sum(_mig_gpus(profile) * count for profile, count in raw["mig_instances"].items())),
     )
 
 
@@ -342,45 +348,60 @@ def _neighbours(raw: Raw | None) -> tuple[tuple[Neighbour, ...], tuple[Neighbour
 # --- what is held ------------------------------------------------------------------------------------
 
 
-def _allocations(case: Case, names: Names, workloads: tuple[Workload, ...]) -> list[Allocation]:
+def _places(case: Case, names: Names, workloads: tuple[Workload, ...]) -> list[tuple[Task, Place]]:
+    """The rooms of tasks that are on a node or have a slot there."""
     by_id = {workload.id: workload for workload in workloads}
     tasks = {task.id: task for _, task in case.tasks()}
-    worker_of = {task: worker for worker, task in names.workers.items()}
-    devices = _Devices(case, names)
+    devices = _Devices(case)
     found = []
-    for task_id, worker in worker_of.items():
+    for (workload, group, index), task_id in names.workers.items():
         task = tasks[task_id]
-        if not task.is_held or task.node is None:
+        if task.node is None or not (task.is_held or task.state == "Pipelined"):
             continue
-        workload, group, index = worker
-        shape = dict(by_id[workload].groups[group].overrides).get(index, by_id[workload].groups[group].shape)
+        of_group = by_id[workload].groups[group]
+        shape = dict(of_group.overrides).get(index, of_group.shape)
         indexes, milli = devices.of(task, shape)
-        found.append(
-            Allocation(
-                Place(
-                    workload,
-                    group,
-                    index,
-                    names.nodes[task.node],
-                    devices=indexes,
-                    device_milli=milli,
-                    device_memory_mib=shape.gpu_memory_mib,
-                    cpu_milli=shape.cpu_milli,
-                    memory_mib=shape.memory_mib,
-                    counted=shape.counted,
-                    charged_gpu_milli=shape.quota_gpu_milli,
-                ),
-                phase=Phase.LEAVING if task.state == "Releasing" else Phase.RUNNING,
-                started_ms=NOW_MS - MINUTE_MS,
-            )
+        place = Place(
+            workload,
+            group,
+            index,
+            names.nodes[task.node],
+            devices=indexes,
+            device_milli=milli,
+            device_memory_mib=shape.gpu_memory_mib,
+            cpu_milli=shape.cpu_milli,
+            memory_mib=shape.memory_mib,
+            counted=shape.counted,
+            charged_gpu_milli=shape.quota_gpu_milli,
         )
+        found.append((task, place))
     return found
+
+
+def _allocations(case: Case, places: list[tuple[Task, Place]]) -> list[Allocation]:
+    return [
+        Allocation(
+            place,
+            phase=Phase.LEAVING if task.state == "Releasing" else Phase.RUNNING,
+            started_ms=NOW_MS - MINUTE_MS,
+        )
+        for task, place in places
+        if task.is_held
+    ]
+
+
+def _reservations(case: Case, places: list[tuple[Task, Place]]) -> list[Reservation]:
+    return [
+        Reservation(place.workload, POOL, ReservationKind.HANDOVER, (place,), opened_ms=NOW_MS, id=number)
+        for number, (task, place) in enumerate(places, 1)
+        if task.state == "Pipelined"
+    ]
 
 
 class _Devices:
     """Which devices the held tasks have: whole ones first come, shares by their group's name."""
 
-    def __init__(self, case: Case, names: Names) -> None:
+    def __init__(self, case: Case) -> None:
         self.case = case
         self.free: dict[str, list[int]] = {raw["name"]: list(range(raw["gpus"])) for raw in case.raw["nodes"]}
         self.memory: dict[str, int] = {raw["name"]: raw["gpu_memory_mib"] for raw in case.raw["nodes"]}

@@ -225,7 +225,8 @@ class Placer:
         paths = [tuple(values[row] for values in labels) for row in range(len(domain))]
         for row in np.flatnonzero(domain):
             room[paths[row]] = room.get(paths[row], 0) + int(free[row])
-        order = {path: place for place, path in enumerate(sorted(room, key=lambda p: (-room[p], str(p))))}
+        emptiest_first = sorted(room, key=lambda path: (room[path], str(path)), reverse=True)
+        order = {path: place for place, path in enumerate(emptiest_first)}
         return np.array([order.get(path, len(order)) for path in paths], dtype=np.int64)
 
     # --- one worker ------------------------------------------------------------------------------------
@@ -240,13 +241,29 @@ class Placer:
         if later_only and self._stays(work, key, ask, row):
             return True
         who = (work.workload.id, *key)
-        if not later_only and self.rooms.room(ask, NOW)[row] > 0:
-            place = self.rooms.place(ask, row, NOW, who, devices=self._devices(ask, row, NOW))
+        view, devices = self._when_and_where(ask, row, later_only=later_only)
+        place = self.rooms.place(ask, row, view, who, devices)
+        if view == NOW:
             self.world.start(work, place, self.state.pool)
         else:
-            place = self.rooms.place(ask, row, LATER, who, devices=self._devices(ask, row, LATER))
             self._reserve(work, key, place)
         return True
+
+    def _when_and_where(self, ask: Ask, row: int, *, later_only: bool) -> tuple[int, tuple[int, ...]]:
+        """Whether a worker starts at once on the node, and its devices.
+
+        A share goes to the best device even if it has to wait for it; on a device that is only reserved it waits too.
+        """
+        devices = self._devices_of(ask, row)
+        if later_only or self.rooms.room(ask, NOW)[row] <= 0:
+            return LATER, devices
+        if not ask.gpus or int(ask.millionths[row]) == FULL:
+            return NOW, self._devices(ask, row, NOW) or self.rooms.devices_for(ask, row, NOW)
+        only = np.array([row])
+        later, now = self.rooms.free_devices(LATER, only)[0], self.rooms.devices[NOW][row]
+        asked = int(ask.millionths[row])
+        at_once = all(now[device] >= asked and not later[device] < FULL <= now[device] for device in devices)
+        return (NOW if at_once else LATER), devices
 
     def _reserve(self, work: Work, key: WorkerKey, place: Place) -> None:
         """Note a reserved place; its room is taken already."""

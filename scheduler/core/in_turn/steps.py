@@ -15,7 +15,7 @@ from scheduler.core.model import Eviction, Move, OrderKind, Place, Plan, Reserva
 from scheduler.core.resources import UNBOUNDED
 from scheduler.core.rooms import LATER
 from scheduler.core.tree import RESOURCES, Row
-from scheduler.core.world import Work, WorkerKey, World, row_of, sum_rows
+from scheduler.core.world import Work, WorkerKey, World, all_reservations, row_of, sum_rows
 
 CLAIM_OF = {Step.RECLAIM: Rule.SHARE, Step.PREEMPT: Rule.PRIORITY, Step.CONSOLIDATE: None}
 
@@ -25,8 +25,10 @@ class Turns:
 
     def __init__(self, world: World, pool: int, settings: InTurn) -> None:
         self.world, self.pool, self.settings = world, pool, settings
+        kept = take_reserved(world, pool)
         self.state = PoolState(world, pool, settings)
         self.placer = Placer(self.state)
+        self.placer.reserved.update(kept)
         self.causes: dict[tuple[int, WorkerKey], tuple[Rule | None, int | None]] = {}
         """Why a worker was told to leave: the rule and the claimant."""
 
@@ -341,6 +343,17 @@ class Turns:
             else:
                 evictions.append(Eviction(identifier, rule or Rule.SHARE, self.pool, claimant, order))
         return tuple(evictions), tuple(shrinks)
+
+
+def take_reserved(world: World, pool: int) -> list[tuple[int, WorkerKey]]:
+    """Places of open reservations are kept; returns whose they are."""
+    kept = []
+    for reservation in all_reservations(world.snapshot):
+        work = world.work.get(reservation.claimant)
+        for place in reservation.places if work is not None and reservation.pool == pool else ():
+            world.take_reserved(world.work[reservation.claimant], place, pool)
+            kept.append((reservation.claimant, (place.group, place.index)))
+    return kept
 
 
 def _ratio(amount: int, share: int) -> float:
