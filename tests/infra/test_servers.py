@@ -5,6 +5,7 @@ import shutil
 import socket
 import stat
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -125,3 +126,20 @@ def test_a_folder_of_somebody_else_is_not_used(tmp_path: Path) -> None:
     trap.symlink_to("/etc")
     with pytest.raises(Failed, match="belongs to somebody else"):
         place.ourselves().own(trap)
+
+
+def test_a_private_program_is_copied_with_its_libraries(tmp_path: Path, program: Callable[..., Path]) -> None:
+    """Only root switches to another account; everybody else may run the program where it is."""
+    found = program("site-packages/server/bin/serve")
+    found.chmod(0o700)
+    library = tmp_path / "site-packages" / "server.libs" / "part.so"
+    library.parent.mkdir()
+    library.touch(mode=0o600)
+    account = place.server_account()
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        Path(folder).chmod(0o755)
+        here = place.Place(account, Path(folder) / "main", tmp_path / "sockets", elsewhere=account.switch)
+        runs = here.program(found)
+        assert account.may_run(runs, Path("/"))
+        assert (runs != found) is account.switch
+        assert (runs.parents[2] / "server.libs" / "part.so").exists()

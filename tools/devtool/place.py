@@ -78,25 +78,28 @@ class Place:
         with suppress(OSError):
             self.sockets.rmdir()
 
-    def program(self, found: Path, tree: Path) -> Path:
-        """The program in a spot where the account may run it: as found, or in a copy of the tree around it."""
+    def program(self, found: Path) -> Path:
+        """The program in a spot where the account may run it: as found, or in a copy of its wheel."""
         if not self.elsewhere or self.account.may_run(found, Path("/")):
             return found
-        copy = self.home.parent / f"{tree.name}-{tree.stat().st_mtime_ns}"
+        wheel = next((folder for folder in found.parents if folder.parent.name == "site-packages"), found.parent)
+        copy = self.home.parent / f"{wheel.name}-{wheel.stat().st_mtime_ns}"
         if not copy.exists():
-            _copy_readable(tree, copy)
-        return copy / found.relative_to(tree)
+            _copy_readable(wheel, copy)
+        return copy / found.relative_to(wheel.parent)
 
 
 def ourselves() -> Account:
     return Account(os.getuid(), os.getgid(), switch=False)
 
 
-def _copy_readable(tree: Path, copy: Path) -> None:
-    """Copy a tree so that everybody may read it, however private the original is; whole or not at all."""
+def _copy_readable(wheel: Path, copy: Path) -> None:
+    """Copy a wheel's folder and that of its libraries so that everybody may read them; whole or not at all."""
     unfinished = copy.with_suffix(".unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
-    shutil.copytree(tree, unfinished, symlinks=True)
+    for folder in (wheel, wheel.with_name(f"{wheel.name}.libs")):
+        if folder.exists():
+            shutil.copytree(folder, unfinished / folder.name, symlinks=True)
     for path in (unfinished, *unfinished.rglob("*")):
         if not path.is_symlink():
             mode = path.stat().st_mode

@@ -37,10 +37,9 @@ _THROW_AWAY = {
 
 @dataclass(frozen=True)
 class Installation:
-    """PostgreSQL's programs: `tree` holds all that they need."""
+    """PostgreSQL's programs."""
 
     bin: Path
-    tree: Path
     major: int
     origin: str
 
@@ -50,7 +49,7 @@ def find_installation(checkout: Checkout) -> Installation:
     for folder, origin in _candidates(checkout):
         major = _major_version(folder / "postgres")
         if major >= OLDEST and (folder / "initdb").exists():
-            return Installation(folder, folder.parent, major, origin)
+            return Installation(folder, major, origin)
     raise say.Failed(
         f"There is no PostgreSQL for this machine: no wheel fits it, and no local one is {OLDEST} or newer.\n"
         f"Install PostgreSQL {OLDEST} or newer, or set DATABASE_URL=postgresql://user:password@host/name."
@@ -112,7 +111,7 @@ class Postgres:
         self.place.tidy()
 
     def _program(self, name: str) -> str:
-        return str(self.place.program(self.installation.bin / name, self.installation.tree))
+        return str(self.place.program(self.installation.bin / name))
 
     def _initialise(self) -> None:
         """Make the data folder under another name first: one that exists is whole."""

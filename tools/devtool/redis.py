@@ -99,7 +99,7 @@ class Redis:
         return "fake_redis" if self.program.path is None else self.program.path.name
 
     def _spawn_server(self, path: Path) -> int:
-        path = self.place.program(path, path.parent)
+        path = self.place.program(path)
         options = {
             "port": "0",
             "unixsocket": str(self._socket),
