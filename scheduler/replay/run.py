@@ -30,6 +30,7 @@ START = datetime(2027, 1, 4, tzinfo=UTC)
 GRACE_S = 30
 ONLINE_GPUS = 60
 PRIORITY = {ONLINE: 7, BATCH: 3}
+STRIDE = timedelta(minutes=10)
 DRAIN = timedelta(days=30)
 """How long after the last arrival what still waits may start."""
 Progress = Callable[[float], None]
@@ -99,12 +100,12 @@ def replay(
     refused: Counter[str] = Counter()
     with driven(stage.cluster, START, tick) as driver:
         for number, batch in _moments(arriving, tick):
-            driver.advance_to(START + timedelta(seconds=batch[0].at_s))
+            _go_on(driver, START + timedelta(seconds=batch[0].at_s))
             refused += _submit(stage, way, batch)
             driver.cycle()
             tell((number + len(batch)) / len(arriving))
         end_s = arriving[-1].at_s if arriving else 0.0
-        _drain(driver, stage.cluster)
+        _drain(driver)
     held = list(_held(stage.cluster, driver.now))
     return {
         "way": way.name,
@@ -160,11 +161,23 @@ def _spec(stage: Stage, way: Way, arrival: Arrival) -> WorkloadSpec:
     )
 
 
-def _drain(driver: Driver, cluster: Cluster) -> None:
+def _go_on(driver: Driver, until: datetime) -> None:
+    """Let time pass. While nothing waits nobody can start, so ends are noted when the next task arrives."""
+    while driver.now < until and _anything_waits(driver.cluster):
+        driver.advance_to(min(until, driver.now + STRIDE))
+    driver.clock.move_to(until)
+    driver.take_note()
+
+
+def _anything_waits(cluster: Cluster) -> bool:
+    return Workload.objects.filter(cluster=cluster, state__in=(State.QUEUED, State.PREEMPTING)).exists()
+
+
+def _drain(driver: Driver) -> None:
     """Go on until nothing waits any more, or for `DRAIN`."""
     last = driver.now + DRAIN
-    while driver.now < last and Workload.objects.filter(cluster=cluster, state=State.QUEUED).exists():
-        driver.advance_to(min(last, driver.now + timedelta(hours=6)))
+    while driver.now < last and _anything_waits(driver.cluster):
+        driver.advance_to(min(last, driver.now + STRIDE))
 
 
 # --- what came of it --------------------------------------------------------------------------------------------------
