@@ -6,11 +6,14 @@ from django.urls import URLPattern, URLResolver, path, re_path
 from rest_framework.routers import SimpleRouter
 
 from console.api.views import docs, nothing_here, openapi
+from console.api.watch import WatchDoor
 from quotas.api.audits import AuditDoor
-from quotas.api.clusters import ClusterDoor, NodeDoor, PoolDoor
+from quotas.api.clusters import PoolDoor
 from quotas.api.people import MeDoor, TokenDoor, UserDoor
-from quotas.api.quotas import QuotaDoor
-from quotas.api.workspaces import WorkspaceDoor
+from scheduler.api.quotas import QuotaDoor
+from scheduler.api.scheduling import ClusterDoor, EvictionDoor, UsageDoor
+from workloads.api.capacity import NodeDoor, WorkspaceDoor
+from workloads.api.workloads import WorkloadDoor
 
 
 class Router(SimpleRouter):
@@ -26,6 +29,8 @@ router.register("pools", PoolDoor, "pools")
 router.register("nodes", NodeDoor, "nodes")
 router.register("quotas", QuotaDoor, "quotas")
 router.register("workspaces", WorkspaceDoor, "workspaces")
+router.register("workloads", WorkloadDoor, "workloads")
+router.register("evictions", EvictionDoor, "evictions")
 router.register("users", UserDoor, "users")
 router.register("tokens", TokenDoor, "tokens")
 router.register("audit", AuditDoor, "audit")
@@ -33,6 +38,8 @@ router.register("audit", AuditDoor, "audit")
 urlpatterns: list[URLPattern | URLResolver] = [
     *router.urls,
     path("me", MeDoor.as_view({"get": "retrieve"}, basename="me"), name="me"),
+    path("usage", UsageDoor.as_view({"get": "retrieve"}, basename="usage"), name="usage"),
+    path("watch", WatchDoor.as_view({"get": "retrieve"}, basename="watch"), name="watch"),
     path("openapi.json", openapi, name="api-openapi"),
     path("docs", docs, name="api-docs"),
     re_path("", nothing_here),

@@ -215,6 +215,15 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     "SCHEMA_COERCE_PATH_PK_SUFFIX": True,
     "COMPONENT_SPLIT_REQUEST": True,
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
+    "ENUM_SUFFIX": "",
+    "ENUM_NAME_OVERRIDES": {
+        "Kind": "workloads.models.Kind",
+        "NodeState": "quotas.models.NodeState",
+        "Role": "quotas.models.Role",
+        "GivenRole": "quotas.api.bodies.GIVEN_ROLES",
+        "State": "workloads.models.State",
+        "WaitReason": "workloads.api.shapes.REASONS",
+    },
     "PATH_CONVERTER_OVERRIDES": {"int": {"type": "integer", "minimum": 0, "maximum": 2**63 - 1}},
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",

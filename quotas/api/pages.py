@@ -34,16 +34,16 @@ def page_of(
     sign = "-" if descending else ""
     ordered = rows.order_by(sign + field, *([sign + "id"] if field != "id" else []))
     if cursor is not None:
-        ordered = ordered.filter(after(rows.model, field, descending, cursor))
+        ordered = ordered.filter(after(rows, field, descending, cursor))
     found = list(ordered[: limit + 1])
     if len(found) <= limit:
         return found, None
     return found[:limit], cursor_of(found[limit - 1], field)
 
 
-def after(model: type[Model], field: str, descending: bool, cursor: str) -> Q:
+def after(rows: QuerySet[Any], field: str, descending: bool, cursor: str) -> Q:
     """What stands behind the cursor; the first condition alone lets the database use an index on the field."""
-    value, pk = read_cursor(model, field, cursor)
+    value, pk = read_cursor(rows, field, cursor)
     side = "lt" if descending else "gt"
     if field == "id":
         return Q(**{f"id__{side}": pk})
@@ -58,22 +58,25 @@ def cursor_of(row: Any, field: str) -> str:
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def read_cursor(model: type[Model], field: str, cursor: str) -> tuple[Any, int]:
+def read_cursor(rows: QuerySet[Any], field: str, cursor: str) -> tuple[Any, int]:
     """The value and id that a cursor holds; raises ValidationError for one that we did not make."""
     try:
         text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
         value, pk = json.loads(text)
         if not isinstance(value, str) or "\x00" in value or not isinstance(pk, int) or not 0 < pk < 2**63:
             raise ValueError(text)
-        return column(model, field).to_python(value), pk
+        return column(rows, field).to_python(value), pk
     except (ValueError, TypeError, OverflowError, RecursionError, ValidationError) as error:
         problem = serializers.ErrorDetail("Not a cursor of this list.", code="cursor")
         raise serializers.ValidationError({"cursor": [problem]}) from error
 
 
-def column(model: type[Model], path: str) -> Any:
-    """The model field at the end of a path such as ``quota__name``."""
+def column(rows: QuerySet[Any], path: str) -> Any:
+    """The field at the end of a path such as ``quota__name``, or of an annotation of that name."""
+    if path in rows.query.annotations:
+        return rows.query.annotations[path].output_field
     *steps, last = path.split("__")
+    model: type[Model] = rows.model
     for step in steps:
         related = model._meta.get_field(step).related_model
         if not isinstance(related, type):

@@ -55,3 +55,10 @@ class LinesRenderer(renderers.JSONRenderer):
 
     media_type = "application/x-ndjson"
     format = "jsonl"
+
+
+class EventsRenderer(renderers.JSONRenderer):
+    """Server-sent events: the calls that give them write each one themselves."""
+
+    media_type = "text/event-stream"
+    format = "events"

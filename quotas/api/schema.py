@@ -13,7 +13,6 @@ from quotas.api.queries import ListQuery
 from quotas.api.serializers import ProblemBody
 from quotas.api.views import Door
 from quotas.words import REFUSALS
-from scheduler.core.model import Reason
 
 IF_MATCH = OpenApiParameter(
     "If-Match",
@@ -95,9 +94,4 @@ def publish_rules(result: dict[str, Any], generator: Any, request: Any, public: 
         if name.endswith("Request") and schema.get("type") == "object":
             schema.setdefault("additionalProperties", False)
     schemas["Refusal"] = {"type": "string", "enum": sorted(REFUSALS), "description": "Codes of refusals."}
-    schemas["WaitReason"] = {
-        "type": "string",
-        "enum": sorted(str(reason) for reason in Reason),
-        "description": "Codes of the one reason why a workload waits.",
-    }
     return result

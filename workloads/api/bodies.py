@@ -9,7 +9,6 @@ from rest_framework import serializers
 from quotas.api.bodies import amount, optional_whole
 from quotas.api.fields import Choice, Flag, Id, Labels, Name, Reference, Text, Whole
 from quotas.api.serializers import Write
-from quotas.models import NodeState
 from quotas.specs import GPUS_OF_NODE_MAX, LABEL_KEY_MAX, PRIORITY_HIGH, PRIORITY_LOW, SECONDS_MAX
 from scheduler.core.resources import LARGEST, WHOLE_GPU
 from workloads.models import Idle, Kind, Restart, Visibility
@@ -96,6 +95,12 @@ class PriorityBody(Write):
     priority = Whole(min_value=PRIORITY_LOW, max_value=PRIORITY_HIGH)
 
 
+class VisibilityBody(Write):
+    """Who may see a workload besides its owner and those who manage all."""
+
+    visibility = Choice(Visibility.choices)
+
+
 class MoveBody(Write):
     """Another quota of the workspace."""
 
@@ -146,10 +151,3 @@ class RulesBody(Write):
     """All rules of a service, in place of those before."""
 
     rules = serializers.ListField(child=RuleBody(), max_length=RULES_MAX)
-
-
-class NodeStateBody(Write):
-    """A node's state and why."""
-
-    state = Choice(NodeState.choices)
-    reason = Text(max_length=200, required=False, allow_blank=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
@@ -9,8 +10,12 @@ from rest_framework import serializers
 
 from quotas.api.serializers import Named, Read
 from quotas.api.shapes import PersonRead
-from scheduler.core.model import Reason
+from quotas.words import sentence
+from scheduler.core.model import Reason, Sureness
 from workloads.models import Allocation, Eviction, Idle, Kind, Phase, Restart, State, Visibility, Workload
+
+REASONS = [(str(reason), str(reason)) for reason in Reason]
+SURENESS = [(str(sureness), str(sureness)) for sureness in Sureness]
 
 
 class RequestRead(Read):
@@ -53,7 +58,7 @@ class WorkloadRead(RequestRead):
     borrowed_gpu_milli = serializers.IntegerField(help_text="Of what it holds, as of the last cycle.")
     revision = serializers.IntegerField()
 
-    @extend_schema_field(serializers.ChoiceField([(str(r), str(r)) for r in Reason], allow_null=True))
+    @extend_schema_field(serializers.ChoiceField(REASONS, allow_null=True))
     def get_reason(self, workload: Workload) -> str | None:
         verdict = getattr(workload, "verdict", None)
         return verdict.code if verdict is not None and workload.state not in ENDED else None
@@ -118,8 +123,7 @@ class WorkloadReadWhole(WorkloadRead):
         return self._rights(workload)
 
     def _rights(self, workload: Workload) -> list[str]:
-        """The context's ``rights`` tell what the caller may do to a workload."""
-        rights: list[str] = self.context["rights"](workload)
+        rights: list[str] = self.context["view"].rights(workload)
         return rights
 
 
@@ -131,7 +135,7 @@ class AllocationRead(Read):
     group = serializers.IntegerField(help_text="With a master: 0 the master, 1 the workers.")
     index = serializers.IntegerField()
     pool = Named()
-    node = Named()
+    node = serializers.CharField(source="node.name")
     devices = serializers.ListField(child=serializers.IntegerField())
     gpu_milli = serializers.IntegerField(help_text="Of each device.")
     gpu_memory_mib = serializers.IntegerField()
@@ -160,7 +164,7 @@ class EventRead(Read):
     @extend_schema_field(serializers.DictField())
     def get_facts(self, row: Any) -> dict[str, Any]:
         """Facts as far as they speak of what the caller may see."""
-        return dict(self.context["seen"](row.facts))
+        return dict(self.context["view"].seen(row.facts))
 
 
 class EvictionRead(Read):
@@ -180,13 +184,13 @@ class EvictionRead(Read):
     @extend_schema_field(Named(allow_null=True))
     def get_claimant(self, row: Eviction) -> dict[str, Any] | None:
         claimant = row.claimant
-        if claimant is None or not self.context["sees"](claimant):
+        if claimant is None or not self.context["view"].sees(claimant):
             return None
         return {"id": claimant.pk, "name": claimant.name}
 
     @extend_schema_field(serializers.DictField())
     def get_facts(self, row: Eviction) -> dict[str, Any]:
-        return dict(self.context["seen"](row.facts))
+        return dict(self.context["view"].seen(row.facts))
 
 
 class RuleRead(Read):
@@ -212,3 +216,38 @@ class RulesRead(Read):
     """All rules of a service."""
 
     rules = RuleRead(many=True)
+
+
+class WhyRead(Read):
+    """Why a workload waits. Everything but the state is null when it does not."""
+
+    state = serializers.ChoiceField(State.choices)
+    code = serializers.ChoiceField(REASONS, allow_null=True)
+    message = serializers.SerializerMethodField(help_text="The code in words.")
+    facts = serializers.DictField(default=dict)
+    would_unblock = serializers.DictField(default=dict)
+    position = serializers.IntegerField(
+        allow_null=True, default=None, help_text="Place in the queue of its quota, among the work that you see."
+    )
+    since = serializers.DateTimeField(allow_null=True, default=None)
+    earliest_at = serializers.DateTimeField(allow_null=True, default=None, help_text="Estimate of its start.")
+    latest_at = serializers.DateTimeField(allow_null=True, default=None)
+    sureness = serializers.ChoiceField(SURENESS, default="unknown")
+
+    @extend_schema_field(serializers.CharField())
+    def get_message(self, why: Mapping[str, Any]) -> str:
+        return sentence(why["code"], why["facts"]) if why["code"] else ""
+
+
+class SubmittedItem(Read):
+    """One of several new workloads."""
+
+    id = serializers.IntegerField()
+    name = serializers.CharField()
+    state = serializers.ChoiceField(State.choices)
+
+
+class SubmittedRead(Read):
+    """New workloads in the order of their submissions."""
+
+    workloads = SubmittedItem(many=True)
