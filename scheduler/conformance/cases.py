@@ -66,7 +66,8 @@ class Case:
 
     @property
     def config(self) -> Raw:
-        return self.raw["config"]
+        config: Raw = self.raw["config"]
+        return config
 
     def tasks(self) -> Iterator[tuple[Job, Task]]:
         """All tasks with their jobs, in file order."""
@@ -101,10 +102,7 @@ def read_cases(path: Path) -> list[Case]:
 
 def _case(path: Path, number: int, raw: Raw) -> Case:
     try:
-        jobs = [
-            Job(job["name"], job, [_task(task) for task in job["tasks"]])
-            for job in raw["jobs"]
-        ]
+        jobs = [Job(job["name"], job, [_task(task) for task in job["tasks"]]) for job in raw["jobs"]]
         for key in ("config", "nodes", "queues", "departments", "expected", "rounds"):
             raw[key]
         return Case(raw["id"], raw, jobs, tuple(raw.get("features", ())))

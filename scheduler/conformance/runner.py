@@ -79,5 +79,3 @@ def run_cases(cases: Iterable[Case]) -> Iterable[tuple[Case, list[str]]]:
         except Exception as error:  # noqa: BLE001  one broken case must not hide the others
             found = [f"{type(error).__name__}: {error}"]
         yield case, found
-
-

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from scheduler.conformance.cases import Case, Job, Raw, Task
 from scheduler.core.model import (
@@ -97,7 +97,7 @@ def _names(case: Case) -> Names:
 
 def groups_of(job: Job) -> dict[str, list[Task]]:
     """The job's living tasks by pod set; those with a priority first, higher before lower, then by id."""
-    found: dict[str, list[Task]] = {name: [] for name, *_ in _pod_sets(job.raw["gang"])}
+    found: dict[str, list[Task]] = {name: [] for name in _Gang({}).add(job.raw["gang"], None).pod_sets}
     for task in job.tasks:
         if task.is_alive and task.state != "Gated":
             found.setdefault(task.pod_set, []).append(task)
@@ -227,37 +227,41 @@ class _Claims:
 # --- jobs --------------------------------------------------------------------------------------------
 
 
-def _pod_sets(
-    group: Raw, inside: int | None = None, enclosures: list[Enclosure] | None = None, levels: dict[str, tuple[str, ...]] | None = None
-) -> list[tuple[str, int, Topology, int | None]]:
-    """(name, minimum, topology, enclosure) of every pod set of a tree of groups, outer groups first."""
-    enclosures = enclosures if enclosures is not None else []
-    levels = levels or {}
-    enclosures.append(Enclosure(_topology(group.get("topology"), levels), inside))
-    here = len(enclosures) - 1
-    found = [
-        (pods["name"], pods["min_available"], _topology(pods.get("topology"), levels), here)
-        for pods in group.get("pod_sets") or ()
-    ]
-    for inner in group.get("groups") or ():
-        found.extend(_pod_sets(inner, here, enclosures, levels))
-    return found
+@dataclass(slots=True)
+class _Gang:
+    """A tree of groups, flattened: outer groups first."""
 
+    levels: dict[str, tuple[str, ...]]
+    """Levels of the topologies by name, widest first."""
+    enclosures: list[Enclosure] = field(default_factory=list)
+    pod_sets: dict[str, tuple[int, Topology, int]] = field(default_factory=dict)
+    """Name -> minimum, topology, enclosure."""
 
-def _topology(raw: Raw | None, levels: dict[str, tuple[str, ...]]) -> Topology:
-    if not raw:
-        return Topology()
-    return Topology(raw.get("required_level"), raw.get("preferred_level"), levels.get(raw["topology"], ()))
+    def add(self, group: Raw, inside: int | None) -> _Gang:
+        """Take in a group and all inside it."""
+        self.enclosures.append(Enclosure(self.topology(group.get("topology")), inside))
+        here = len(self.enclosures) - 1
+        for pods in group.get("pod_sets") or ():
+            self.pod_sets[pods["name"]] = (pods["min_available"], self.topology(pods.get("topology")), here)
+        for inner in group.get("groups") or ():
+            self.add(inner, here)
+        return self
+
+    def topology(self, raw: Raw | None) -> Topology:
+        """A wish for closeness, with the levels it speaks of."""
+        if not raw:
+            return Topology()
+        levels = self.levels.get(raw["topology"], ())
+        return Topology(raw.get("required_level"), raw.get("preferred_level"), levels)
 
 
 def _workload(case: Case, job: Job, names: Names, claims: _Claims, checks: bool) -> Workload:
     raw = job.raw
     levels = {topology["name"]: tuple(topology["levels"]) for topology in case.raw["topologies"]}
-    enclosures: list[Enclosure] = []
-    pod_sets = {name: rest for name, *rest in _pod_sets(raw["gang"], None, enclosures, levels)}
+    gang = _Gang(levels).add(raw["gang"], None)
     groups = []
     for name, tasks in groups_of(job).items():
-        minimum, topology, inside = pod_sets.get(name, (0, Topology(), None))
+        minimum, topology, inside = gang.pod_sets.get(name, (0, Topology(), None))
         shapes = [_shape(job, task, claims, checks) for task in tasks]
         most = shapes[0] if shapes else Shape()
         groups.append(
@@ -281,7 +285,7 @@ def _workload(case: Case, job: Job, names: Names, claims: _Claims, checks: bool)
         priority=raw["priority"],
         idle=IdleUse.ALLOW if raw["preemptible"] else IdleUse.NEVER,
         preemptible=raw["preemptible"],
-        enclosures=tuple(enclosures),
+        enclosures=tuple(gang.enclosures),
         ending=bool(job.tasks) and all(not t.is_alive or t.state == "Releasing" for t in job.tasks),
         stale_since_ms=None if raw["stale_for_s"] is None else NOW_MS - round(raw["stale_for_s"] * 1000),
     )
@@ -457,28 +461,25 @@ class _Devices:
 def apply_plan(case: Case, plan: Plan, names: Names) -> None:
     """Write the plan's outcome into the case's world, in its words: Binding, Pipelined, Releasing."""
     tasks = {task.id: task for _, task in case.tasks()}
+    for task_id in _stopped(plan, names):
+        if tasks[task_id].is_held:
+            tasks[task_id].state = "Releasing"
+    reserved = [place for move in plan.moves for place in move.places]
+    reserved += [place for reservation in plan.opened for place in reservation.places]
+    started = [start.place for start in plan.starts]
     node_names = {number: name for name, number in names.nodes.items()}
+    for state, places in (("Pipelined", reserved), ("Binding", started)):
+        for place in places:
+            task = tasks[names.workers[place.workload, place.group, place.index]]
+            task.state, task.node = state, node_names[place.node]
+            case.devices[task.id] = place.devices
 
-    def put(place: Place, state: str) -> None:
-        task = tasks[names.workers[place.workload, place.group, place.index]]
-        task.state, task.node = state, node_names[place.node]
-        case.devices[task.id] = place.devices
 
-    for eviction in plan.evictions:
-        for worker, task_id in names.workers.items():
-            if worker[0] == eviction.workload and tasks[task_id].is_held:
-                tasks[task_id].state = "Releasing"
-    for shrink in plan.shrinks:
-        for group, index in shrink.workers:
-            tasks[names.workers[shrink.workload, group, index]].state = "Releasing"
-    for move in plan.moves:
-        for place in move.places:
-            put(place, "Pipelined")
-    for reservation in plan.opened:
-        for place in reservation.places:
-            put(place, "Pipelined")
-    for start in plan.starts:
-        put(start.place, "Binding")
+def _stopped(plan: Plan, names: Names) -> list[str]:
+    """Ids of tasks that the plan tells to leave for good."""
+    evicted = {eviction.workload for eviction in plan.evictions}
+    shrunk = {(shrink.workload, *worker) for shrink in plan.shrinks for worker in shrink.workers}
+    return [task for worker, task in names.workers.items() if worker[0] in evicted or worker in shrunk]
 
 
 def next_round(case: Case) -> None:

@@ -49,7 +49,7 @@ class Placer:
         if not keys or not self.passes_quotas(work, keys):
             return False
         with self.world.attempt() as attempt:
-            if not self._place_inside(work, keys, None, allowed, later_only=later_only):
+            if not self._place_inside(work, keys, None, allowed, None, later_only=later_only):
                 return False
             if not later_only and self._must_wait(work, keys):
                 self._reserve_all(work, keys)
@@ -71,9 +71,7 @@ class Placer:
         """Whether firm work stays within what is promised at every level."""
         for quota in self.state.tree.path[work.quota]:
             used, promised = self.state.used_firmly(quota), self.state.books.guaranteed[quota]
-            if any(
-                asked[r] and promised[r] < UNBOUNDED and used[r] + asked[r] > promised[r] for r in RESOURCES
-            ):
+            if any(asked[r] and promised[r] < UNBOUNDED and used[r] + asked[r] > promised[r] for r in RESOURCES):
                 return False
         return True
 
@@ -99,24 +97,31 @@ class Placer:
     # --- topology --------------------------------------------------------------------------------------
 
     def _place_inside(
-        self, work: Work, keys: Sequence[WorkerKey], around: int | None, allowed: Bools, *, later_only: bool
+        self,
+        work: Work,
+        keys: Sequence[WorkerKey],
+        around: int | None,
+        allowed: Bools,
+        close: Ints | None,
+        *,
+        later_only: bool,
     ) -> bool:
-        """Place the workers below an enclosure: its groups and inner enclosures, each in a domain that suits it."""
+        """Place the workers below an enclosure: its groups and inner enclosures, each in a domain that suits it.
+
+        `close` ranks nodes by the wish of what lies around; a wish of its own takes its place.
+        """
         workload = work.workload
-        inner = [place for place, each in enumerate(workload.enclosures) if each.inside == around]
-        if around is None and not workload.enclosures:
-            inner = []
-        for enclosure in inner:
+        for enclosure, each in enumerate(workload.enclosures):
             inside = [key for key in keys if self._is_below(work, key[0], enclosure)]
-            if inside and not self._place_in_domain(
-                work, inside, workload.enclosures[enclosure].topology, allowed, enclosure, later_only=later_only
-            ):
+            if each.inside != around or not inside:
+                continue
+            if not self._place_in_domain(work, inside, each.topology, allowed, enclosure, close, later_only=later_only):
                 return False
         for group in self.state.group_order(work):
             if workload.groups[group].inside == around:
                 of_group = [key for key in keys if key[0] == group]
                 if of_group and not self._place_in_domain(
-                    work, of_group, workload.groups[group].topology, allowed, None, later_only=later_only
+                    work, of_group, workload.groups[group].topology, allowed, None, close, later_only=later_only
                 ):
                     return False
         return True
@@ -135,25 +140,24 @@ class Placer:
         topology: Topology,
         allowed: Bools,
         enclosure: int | None,
+        around: Ints | None,
         *,
         later_only: bool,
     ) -> bool:
         """Try the domains in order; inside each either the parts of an enclosure or the workers one by one."""
         for domain in self._domains(work, keys, topology, allowed):
+            close = self._closeness(topology, domain) if topology.preferred else around
             with self.world.attempt() as attempt:
                 if enclosure is not None:
-                    done = self._place_inside(work, keys, enclosure, domain, later_only=later_only)
+                    done = self._place_inside(work, keys, enclosure, domain, close, later_only=later_only)
                 else:
-                    close = self._closeness(topology, work, keys, domain)
                     done = all(self._place_one(work, key, domain, close, later_only=later_only) for key in keys)
                 if done:
                     attempt.keep()
                     return True
         return False
 
-    def _domains(
-        self, work: Work, keys: Sequence[WorkerKey], topology: Topology, allowed: Bools
-    ) -> Iterator[Bools]:
+    def _domains(self, work: Work, keys: Sequence[WorkerKey], topology: Topology, allowed: Bools) -> Iterator[Bools]:
         """Sets of nodes that could hold all the workers: the closest first, then the one they fill most."""
         if topology.required is None and topology.preferred is None:
             yield allowed
@@ -214,7 +218,7 @@ class Placer:
         rows = [self.rooms.row[held.place.node] for key, held in work.present.items() if key[0] in groups]
         return not rows or any(domain[row] for row in rows)
 
-    def _closeness(self, topology: Topology, work: Work, keys: Sequence[WorkerKey], domain: Bools) -> Ints | None:
+    def _closeness(self, topology: Topology, domain: Bools) -> Ints | None:
         """For a wish that could not be had whole: a rank of nodes that keeps workers together (smaller is better)."""
         if topology.preferred is None or not topology.levels:
             return None
@@ -231,9 +235,7 @@ class Placer:
 
     # --- one worker ------------------------------------------------------------------------------------
 
-    def _place_one(
-        self, work: Work, key: WorkerKey, allowed: Bools, close: Ints | None, *, later_only: bool
-    ) -> bool:
+    def _place_one(self, work: Work, key: WorkerKey, allowed: Bools, close: Ints | None, *, later_only: bool) -> bool:
         ask = self.state.demand.ask(work, key, self.state.pool)
         row = self._best_row(work, ask, allowed, close)
         if row is None:

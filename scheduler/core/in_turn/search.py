@@ -96,9 +96,7 @@ class Search:
         nodes = sorted({latest[0].present[key].place.node for key in latest[1]})
         for node in nodes:
             here = {
-                work.workload.id
-                for work, unit in taken
-                if any(work.present[key].place.node == node for key in unit)
+                work.workload.id for work, unit in taken if any(work.present[key].place.node == node for key in unit)
             }
             units = [unit for unit in taken if unit[0].workload.id in here]
             found = self._try(keys, [*recorded, *units], keep=keep)
@@ -138,9 +136,7 @@ class Search:
                 self._place_victim(work, allowed)
         return False
 
-    def _place_claimant(
-        self, keys: Sequence[WorkerKey], allowed: Bools, queue: JobQueue, victims: set[int]
-    ) -> bool:
+    def _place_claimant(self, keys: Sequence[WorkerKey], allowed: Bools, queue: JobQueue, victims: set[int]) -> bool:
         if not self.placer.place_chunk(self.claimant, keys, later_only=True, allowed=allowed):
             return False
         while (work := queue.pop()) is not None:

@@ -27,9 +27,7 @@ class PoolState:
         self.rooms, self.accounts, self.books = at.rooms, at.accounts, at.accounts.books
         self.tree = world.tree
         self.total = self.rooms.capacity()
-        self.really_leaving = {
-            (work.workload.id, key) for work in world.work.values() for key in work.leaving
-        }
+        self.really_leaving = {(work.workload.id, key) for work in world.work.values() for key in work.leaving}
         self.fair = fair_shares(self.tree, self.books, self.total, self._requests())
 
     def _requests(self) -> list[Row]:
@@ -63,10 +61,7 @@ class PoolState:
     def allocatable(self, quota: int) -> Row:
         """What a quota may hold by right: its limit, and no more than the larger of promise and share."""
         promised, limit, fair = self.books.guaranteed[quota], self.books.limit[quota], self.fair[quota]
-        return [
-            limit[r] if promised[r] >= UNBOUNDED else min(limit[r], max(promised[r], fair[r]))
-            for r in RESOURCES
-        ]
+        return [limit[r] if promised[r] >= UNBOUNDED else min(limit[r], max(promised[r], fair[r])) for r in RESOURCES]
 
     def dominant_share(self, quota: int, change: Sequence[int] = (0, 0, 0)) -> float:
         """The largest of the resources' parts of what the quota may hold, after a change of its use."""
@@ -141,7 +136,10 @@ class PoolState:
         return bool(self.waiting_keys(work)) and all(group.wanted >= group.minimum for group in groups)
 
     def jobs_key(self, work: Work, keys: Iterable[WorkerKey] | None = None) -> tuple[int, int, int, int]:
-        """The order inside a quota: priority, those below their minimum, age, id. `keys`: as if only those were there."""
+        """The order inside a quota: priority, those below their minimum, age, id.
+
+        With `keys` as if only those workers were there.
+        """
         groups = work.workload.groups
         there = list(work.present if keys is None else keys)
         present = [sum(1 for key in there if key[0] == place) for place in range(len(groups))]
@@ -202,12 +200,9 @@ class PoolState:
         self, quotas: Sequence[int], job_of: dict[int, Row], lost_of: dict[int, Row], *, last: bool = False
     ) -> int:
         """The first (or the last) of sibling quotas, each seen through the best job below it."""
-        ordered = sorted(
-            quotas,
-            key=cmp_to_key(
-                lambda a, b: self.compare(a, b, job_of[a], job_of[b], lost_of[a], lost_of[b])
-            ),
-        )
+
+        def compare(one: int, other: int) -> int:
+            return self.compare(one, other, job_of[one], job_of[other], lost_of[one], lost_of[other])
+
+        ordered = sorted(quotas, key=cmp_to_key(compare))
         return ordered[-1 if last else 0]
-
-

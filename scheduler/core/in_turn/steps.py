@@ -11,7 +11,18 @@ from scheduler.core.in_turn.queues import JobQueue, VictimQueue
 from scheduler.core.in_turn.search import Outcome, Search
 from scheduler.core.in_turn.settings import InTurn, Step
 from scheduler.core.in_turn.state import PoolState
-from scheduler.core.model import Eviction, Move, OrderKind, Place, Plan, Reservation, ReservationKind, Rule, Shrink, Start
+from scheduler.core.model import (
+    Eviction,
+    Move,
+    OrderKind,
+    Place,
+    Plan,
+    Reservation,
+    ReservationKind,
+    Rule,
+    Shrink,
+    Start,
+)
 from scheduler.core.resources import UNBOUNDED
 from scheduler.core.rooms import LATER
 from scheduler.core.tree import RESOURCES, Row
@@ -59,9 +70,9 @@ class Turns:
         queue = JobQueue(self.state, self._waiting())
         while (work := queue.pop()) is not None:
             chunk = self.state.chunk(work)
-            if self.placer.place_chunk(work, chunk, later_only=False, allowed=everywhere):
-                if self.state.waiting_keys(work):
-                    queue.push(work)
+            placed = self.placer.place_chunk(work, chunk, later_only=False, allowed=everywhere)
+            if placed and self.state.waiting_keys(work):
+                queue.push(work)
 
     # --- the searching steps ---------------------------------------------------------------------------
 
@@ -122,11 +133,7 @@ class Turns:
         return sum(ask.shape.quota_gpu_milli or 0 for ask in asks)
 
     def _running(self) -> list[Work]:
-        return [
-            work
-            for work in self.world.work.values()
-            if work.workload.preemptible and self.placer.can_lose(work)
-        ]
+        return [work for work in self.world.work.values() if work.workload.preemptible and self.placer.can_lose(work)]
 
     def reclaim(self) -> None:
         """Take back from other quotas what they hold beyond their due."""
@@ -262,9 +269,7 @@ class Turns:
         )
         return [firm[r] - new[r] for r in RESOURCES]
 
-    def _is_emptier(
-        self, quota: int, after: Row, sibling: int, rest: Row, asked: Row, taken: Row
-    ) -> bool:
+    def _is_emptier(self, quota: int, after: Row, sibling: int, rest: Row, asked: Row, taken: Row) -> bool:
         for r in RESOURCES:
             if not asked[r] and not taken[r]:
                 continue
@@ -286,8 +291,7 @@ class Turns:
             groups = work.workload.groups
             leaving = [key[0] for key in work.leaving]
             if all(
-                work.present_in(place) + leaving.count(place) >= group.minimum
-                for place, group in enumerate(groups)
+                work.present_in(place) + leaving.count(place) >= group.minimum for place, group in enumerate(groups)
             ):
                 continue
             self.placer.tell(work, live)
