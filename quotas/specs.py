@@ -49,7 +49,15 @@ RANK_LOW, RANK_HIGH = -1000, 1000
 SECONDS_MAX = 366 * 24 * 3600
 CLOCK_SPEED_LOW, CLOCK_SPEED_HIGH = 0.01, 1000.0
 RESOURCES = ("gpu_milli", "cpu_milli", "memory_mib")
-CLUSTER_SETTINGS = ("start_up_s", "stop_s", "eviction_grace_s", "ageing_step_s", "balance_timeout_s")
+CLUSTER_SETTINGS = (
+    "start_up_s",
+    "stop_s",
+    "eviction_grace_s",
+    "ageing_step_s",
+    "balance_timeout_s",
+    "moves_an_hour",
+)
+CLUSTER_TRAITS = ("hang", "demo")  # of simulated clusters: workloads that ignore their grace; teams that submit
 
 M = TypeVar("M", bound=Model)
 _MISSING: Any = object()
@@ -252,11 +260,10 @@ def _cluster_settings(read: Reader) -> dict[str, Any]:
         return {}
     inner = Reader(given, "settings.")
     values = {name: inner.real(name, low=0, high=86_400, default=None) for name in CLUSTER_SETTINGS}
-    hang = inner.labels("hang") if isinstance(given.get("hang"), Mapping) and not given["hang"] else given.get("hang")
-    inner.asked.add("hang")
+    inner.asked.update(CLUSTER_TRAITS)
     read.problems.take("", inner.finish)
-    kept = {name: value for name, value in values.items() if value is not None}
-    return {**kept, "hang": dict(hang)} if hang else kept
+    kept = {name: given[name] for name in CLUSTER_TRAITS if given.get(name)}
+    return {**{name: value for name, value in values.items() if value is not None}, **kept}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from quotas.models import Cluster
 from scheduler import triggers
+from scheduler.demo_teams import keep_submitting
 from scheduler.locks import session_lock
 from scheduler.models import Applier, Cycle, Outbox, SimulatedTask
 from scheduler.observing import observe
@@ -34,9 +35,12 @@ def tick() -> None:
 
 
 def run_due(cluster: Cluster) -> int:
-    """What the cluster's own time makes due: scaling rules, limits of time. Returns how many workloads changed."""
+    """What the cluster's own time makes due: scaling rules, limits of time, the demo's teams.
+
+    Returns how many workloads changed or came.
+    """
     now = {cluster.pk: cluster.now()}
-    return apply_due_rules(now) + stop_overdue(now)
+    return apply_due_rules(now) + stop_overdue(now) + keep_submitting(cluster)
 
 
 def _ask_for_cycle(cluster: Cluster) -> None:

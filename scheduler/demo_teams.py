@@ -1,0 +1,116 @@
+"""The demo's teams: whoever looks at the demo finds queues that are never empty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from django.db.models import Count, Q
+
+from quotas.actors import System
+from quotas.models import Cluster, Quota, Role, User, Workspace
+from workloads.models import FINAL, State, Workload
+from workloads.services import submit_workloads
+from workloads.specs import Request, WorkloadSpec
+
+TEAMS = System("demo teams")
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Work of one kind that a team keeps submitting: so many waiting at any time, or (``waiting`` None) alive."""
+
+    name: str
+    workspace: str
+    quota: str
+    kind: str
+    request: Request
+    replicas: int
+    hours: tuple[float, float]
+    """The shortest and the longest run."""
+    waiting: int | None = None
+    alive: int | None = None
+    checkpoint_s: int | None = None
+    idle: str = "allow"
+
+
+STREAMS: dict[str, tuple[Stream, ...]] = {
+    "tide": (
+        Stream("pretrain", "workspace_b", "quota-1.1", "training", Request(8), 2, (4, 8), 3, checkpoint_s=900),
+        Stream("tune", "workspace_b", "quota-1.1", "training", Request(4), 1, (1, 3), 2, checkpoint_s=600),
+        Stream("vision", "workspace_c", "quota-1.2", "training", Request(4), 1, (2, 5), 6, checkpoint_s=600),
+        Stream("sweep", "workspace_c", "quota-1.2", "training", Request(1), 1, (0.5, 2), 4, checkpoint_s=600),
+        Stream("notebook", "workspace_c", "quota-1.2", "notebook", Request(1), 1, (5, 9), alive=8, idle="never"),
+    ),
+    "dgx": (
+        Stream("a-train", "team-a", "team-a", "training", Request(2), 1, (0.1, 0.3), alive=2, checkpoint_s=120),
+        Stream("b-train", "team-b", "team-b", "training", Request(2), 1, (0.1, 0.4), alive=1, checkpoint_s=120),
+        Stream("c-train", "team-c", "team-c", "training", Request(1), 1, (0.1, 0.3), alive=2, checkpoint_s=120),
+        Stream("d-train", "team-d", "team-d", "training", Request(4), 1, (0.2, 0.5), alive=1, checkpoint_s=120),
+        Stream("b-half", "team-b", "team-b", "notebook", Request(1, 500), 1, (1, 2), alive=1, idle="never"),
+        Stream("c-half", "team-c", "team-c", "notebook", Request(1, 500), 1, (1, 3), alive=1, idle="never"),
+    ),
+}
+
+
+def keep_submitting(cluster: Cluster) -> int:
+    """Fill the queues of a demo cluster up again; how many workloads came. Other clusters have no such teams."""
+    streams = STREAMS.get(str(cluster.settings.get("demo", "")), ())
+    if not streams:
+        return 0
+    alive, ever = _counts(cluster)
+    specs = [spec for stream in streams for spec in _missing(cluster, stream, alive, ever)]
+    if specs:
+        submit_workloads(actor=TEAMS, specs=specs)
+    return len(specs)
+
+
+def _counts(cluster: Cluster) -> tuple[dict[str, tuple[int, int]], dict[str, int]]:
+    """By stream name: how many wait and live now, and how many there have ever been."""
+    rows = (
+        Workload.objects.filter(cluster=cluster, labels__has_key="stream")
+        .values_list("labels__stream")
+        .annotate(
+            waiting=Count("id", filter=Q(state=State.QUEUED)),
+            alive=Count("id", filter=~Q(state__in=FINAL)),
+            ever=Count("id"),
+        )
+    )
+    found = list(rows)
+    return {name: (waiting, live) for name, waiting, live, _ in found}, {name: ever for name, *_, ever in found}
+
+
+def _missing(
+    cluster: Cluster, stream: Stream, alive: Mapping[str, tuple[int, int]], ever: Mapping[str, int]
+) -> Iterable[WorkloadSpec]:
+    waiting, live = alive.get(stream.name, (0, 0))
+    short = stream.waiting - waiting if stream.waiting is not None else (stream.alive or 0) - live
+    if short <= 0:
+        return
+    quota = Quota.objects.get(cluster=cluster, name=stream.quota)
+    workspace = Workspace.objects.get(name=stream.workspace)
+    developers = User.objects.filter(
+        memberships__workspace=workspace, memberships__roles__contains=[Role.DEVELOPER]
+    ).order_by("id")
+    owners: list[User | None] = [*developers] or [None]
+    for number in range(ever.get(stream.name, 0), ever.get(stream.name, 0) + short):
+        yield WorkloadSpec(
+            name=f"{stream.name}-{number + 1:04}",
+            kind=stream.kind,
+            workspace=workspace,
+            quota=quota,
+            request=stream.request,
+            replicas=stream.replicas,
+            idle=stream.idle,
+            labels={"stream": stream.name},
+            checkpoint_every_s=stream.checkpoint_s,
+            duration_s=_duration_s(stream, number),
+            estimate_s=_duration_s(stream, number),
+            owner=owners[number % len(owners)],
+        )
+
+
+def _duration_s(stream: Stream, number: int) -> int:
+    """Between the stream's shortest and longest run, spread evenly by the number (steps of the golden ratio)."""
+    shortest, longest = stream.hours
+    return int(3600 * (shortest + (longest - shortest) * (number * 0.618034 % 1)))
