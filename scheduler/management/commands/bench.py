@@ -12,6 +12,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from scheduler.benchmarks import worlds
 from scheduler.benchmarks.apart import OccupiedError, is_apart, run_apart
+from scheduler.benchmarks.api import api as lists_of_api
 from scheduler.benchmarks.churn import churn as churned
 from scheduler.benchmarks.measure import Figures, figures_of
 from scheduler.benchmarks.rows import figures_through_database
@@ -121,6 +122,16 @@ def churn(options: Options) -> Figures:
     return churned(options["part"])
 
 
+def api_options(parser: ArgumentParser) -> None:
+    parser.add_argument("--workloads", type=positive, default=100_000)
+    parser.add_argument("--quotas", type=positive, default=1000)
+
+
+def api(options: Options) -> Figures:
+    """First and filtered pages of the REST API over many rows, and a bulk submission."""
+    return lists_of_api(options["workloads"], options["quotas"], options["runs"])
+
+
 BENCHES: dict[str, tuple[Callable[[ArgumentParser], None], Callable[[Options], Figures]]] = {
     "decide": (decide_options, decide),
     "allocate": (allocate_options, allocate),
@@ -129,12 +140,13 @@ BENCHES: dict[str, tuple[Callable[[ArgumentParser], None], Callable[[Options], F
     "cannot-fit": (cannot_fit_options, cannot_fit),
     "consolidate": (consolidate_options, consolidate),
     "churn": (churn_options, churn),
+    "api": (api_options, api),
 }
 STANDARD = ("allocate", "reclaim-large", "gang", "cannot-fit", "consolidate", "decide")
 
 
 def needs_database(options: Options) -> bool:
-    return options["name"] == "churn" or bool(options.get("database"))
+    return options["name"] in ("churn", "api") or bool(options.get("database"))
 
 
 class Command(BaseCommand):
