@@ -327,10 +327,11 @@ class Attention:
     """Something that a person should look at: how bad, what it is, numbers for the words, and where to look."""
 
     tone: str  # bad, warn
-    what: str  # starved, over, node, devices, late, oversubscribed
+    what: str  # starved, node, devices, late
     name: str
     pk: int
     amount: int = 0
+    state: str = ""
 
 
 def attention_list(*, actor: Actor, cluster: Cluster, branches: Sequence[Branch], now: datetime) -> list[Attention]:
@@ -342,7 +343,8 @@ def attention_list(*, actor: Actor, cluster: Cluster, branches: Sequence[Branch]
     ]
     for node in visible_nodes(actor).filter(cluster=cluster).order_by("id"):
         if node.state != NodeState.READY:
-            found.append(Attention("bad" if node.state == NodeState.LOST else "warn", "node", node.name, node.pk))
+            tone = "bad" if node.state == NodeState.LOST else "warn"
+            found.append(Attention(tone, "node", node.name, node.pk, state=NodeState(node.state).label))
         elif node.bad_devices:
             found.append(Attention("warn", "devices", node.name, node.pk, len(node.bad_devices)))
     found += [Attention("bad", "late", cluster.name, cluster.pk)] if _is_late(cluster) else []

@@ -123,12 +123,13 @@ def attention_words(items: Iterable[Attention]) -> list[AttentionRow]:
 def _attention_row(item: Attention) -> AttentionRow:
     icon, route, words = {
         "starved": ("hourglass", "quota-detail", _("work waits, and %(gpus)s of its guaranteed GPUs are not in its use")),
-        "node": ("server-off", "node-detail", _("is not ready")),
+        "node": ("server-off", "node-detail", _("is %(state)s")),
         "devices": ("cpu", "node-detail", _("has unhealthy GPUs")),
         "late": ("clock", "", _("The scheduler has not finished a cycle for half a minute.")),
     }[item.what]
     url = reverse(route, args=[item.pk]) if route else ""
-    return AttentionRow(item.tone, icon, item.what, item.pk, item.name, url, words % {"gpus": gpus(item.amount)})
+    facts = {"gpus": gpus(item.amount), "state": item.state}
+    return AttentionRow(item.tone, icon, item.what, item.pk, item.name, url, words % facts)
 
 
 # --- a workload's past -----------------------------------------------------------------------------------------------

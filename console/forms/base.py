@@ -51,10 +51,12 @@ class ConsoleForm(forms.Form):
     def __init__(self, *args: Any, **options: Any) -> None:
         options.setdefault("label_suffix", "")
         super().__init__(*args, **options)
-        for name, field in self.fields.items():
-            _dress(field)
-            if self.is_bound and name in self.errors:
-                field.widget.attrs["class"] += " is-invalid"
+
+    def __getitem__(self, name: str) -> BoundField:
+        """A field as it is shown: with the classes of its kind, marked when something is wrong with it."""
+        bound = super().__getitem__(name)
+        bound.field.widget.attrs["class"] = _classes(bound.field.widget, has_errors=bool(bound.errors))
+        return bound
 
     @property
     def all_sections(self) -> list[Section]:
@@ -99,13 +101,12 @@ class ConsoleForm(forms.Form):
         return next((self.problem_fields[part] for part in parts if self.problem_fields.get(part) in self.fields), None)
 
 
-def _dress(field: forms.Field) -> None:
+def _classes(widget: forms.Widget, *, has_errors: bool) -> str:
     """Bootstrap's classes by kind of control."""
-    widget = field.widget
     if isinstance(widget, (forms.CheckboxSelectMultiple, forms.RadioSelect, forms.CheckboxInput)):
         css = "form-check-input"
     elif isinstance(widget, forms.Select):
         css = "form-select"
     else:
         css = "form-control"
-    widget.attrs["class"] = f"{widget.attrs.get('class', '')} {css}".strip()
+    return f"{css} is-invalid" if has_errors else css
