@@ -71,7 +71,7 @@ def test_servers_run_as_an_ordinary_user(ordinary_user: pwd.struct_passwd) -> No
     """The tools need only Python itself, so this takes the system's; the servers' programs are the wheels'."""
     with clone("of somebody") as made:
         _give(made.root, ordinary_user)
-        said = _as(ordinary_user, made, "print(environment['DATABASE_URL'].split('?')[0]); print(os.getuid())")
+        said = _as(ordinary_user, made, "print(running.environment['DATABASE_URL'].split('?')[0]); print(os.getuid())")
         assert said.split() == ["postgresql://tidegate@/tidegate", str(ordinary_user.pw_uid)]
         (data,) = made.root.glob("var/main/postgres-*")
         assert data.stat().st_uid == ordinary_user.pw_uid
@@ -87,7 +87,7 @@ def _as(user: pwd.struct_passwd, made: Clone, code: str) -> str:
     script = (
         f"import os, sys; sys.path[0] = {str(made.root)!r}\n"
         "from tools.devtool import layout, servers\n"
-        f"with servers.main_servers(layout.this_checkout()) as environment: {code}\n"
+        f"with servers.main_servers(layout.this_checkout()) as running: {code}\n"
     )
     switch = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if os.getuid() == 0 else {}
     done = subprocess.run(  # type: ignore[call-overload]

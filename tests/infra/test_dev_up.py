@@ -4,6 +4,7 @@ import re
 import signal
 import socket
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -46,8 +47,12 @@ def _up(made: Clone, port: int) -> Iterator[tuple["Popen[str]", str]]:
 
 
 def _status(address: str) -> int:
-    with urllib.request.urlopen(f"{address}readyz", timeout=10) as answer:
-        return int(answer.status)
+    """What the address for readiness answers."""
+    try:
+        with urllib.request.urlopen(f"{address}readyz", timeout=10) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as refusal:
+        return refusal.code
 
 
 def _soon(holds: Callable[[], bool]) -> bool:
@@ -91,6 +96,16 @@ def test_a_worker_that_is_killed_is_started_again(here: Clone, taken_port: int) 
         said = read_until(running.stderr, "starting it again")
         assert said[-1].strip() == "note: scheduler ended with status -9; starting it again"
         assert _soon(lambda: [worker.ppid() for worker in here.programs("--queues scheduler")] == [running.pid])
+
+
+def test_servers_that_are_killed_are_started_again(here: Clone, taken_port: int) -> None:
+    with _up(here, taken_port) as (running, address):
+        for name in ("redis-server", "bin/postgres"):
+            (victim,) = here.programs(name)
+            victim.kill()
+        assert running.stderr is not None
+        assert "the server of" in read_until(running.stderr, "the server of")[-1]
+        assert _soon(lambda: _status(address) == 200)
 
 
 def test_two_clones_do_not_disturb_each_other(here: Clone, taken_port: int) -> None:

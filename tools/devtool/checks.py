@@ -27,9 +27,9 @@ def test(checkout: Checkout, arguments: Sequence[str], *, long: bool) -> int:
             raise say.Failed(_NO_CHROMIUM)
         say.note(f"{_NO_CHROMIUM}\n  The browser tests are left out of this run.")
         deselected.append("browser")
-    with servers.test_servers(checkout) as environment:
+    with servers.test_servers(checkout) as running:
         command = [checkout.python, "-m", "pytest", *pytest_arguments(arguments, deselected)]
-        return processes.run(command, environment, checkout.root)
+        return processes.run(command, running.environment, checkout.root)
 
 
 def pytest_arguments(given: Sequence[str], deselected: Sequence[str]) -> list[str]:
@@ -51,9 +51,9 @@ def lint(checkout: Checkout, *, fix: bool) -> int:
     """Run every check, also after one has failed; the answer is the number of failed ones, at most 1."""
     python_env.ensure(checkout, python_env.DEVELOP)
     failed = []
-    with servers.test_servers(checkout) as environment:
+    with servers.test_servers(checkout) as running:
         for name, command in _lint_commands(checkout, fix=fix).items():
-            if not _passes(name, command, checkout.root, environment):
+            if not _passes(name, command, checkout.root, running.environment):
                 failed.append(name)
     if failed:
         say.line(f"\nfailed: {', '.join(failed)}")

@@ -70,16 +70,16 @@ def _pass_on(command: str, rest: Sequence[str]) -> int:
 def manage(checkout: Checkout, arguments: Sequence[str]) -> int:
     """Run a Django command; relative paths in its arguments count from where the person stands."""
     python_env.ensure(checkout, python_env.RUN)
-    with servers.main_servers(checkout) as environment:
-        return processes.run(checkout.manage(*arguments), environment)
+    with servers.main_servers(checkout) as running:
+        return processes.run(checkout.manage(*arguments), running.environment)
 
 
 def screenshots(checkout: Checkout, arguments: Sequence[str]) -> int:
     """Take pictures of the pages of the ./dev up that runs."""
     python_env.ensure(checkout, python_env.DEVELOP)
-    with servers.main_servers(checkout) as environment:
+    with servers.main_servers(checkout) as running:
         command = [checkout.python, "-m", "tools.screenshots", *arguments]
-        return processes.run(command, environment, checkout.root)
+        return processes.run(command, running.environment, checkout.root)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -172,6 +172,9 @@ class Postgres:
         lines = self._lock_lines()
         return len(lines) > 7 and lines[0].strip() == str(pid) and lines[7].strip() == "ready"
 
+    def is_running(self) -> bool:
+        return self._running_pid() is not None
+
     def _running_pid(self) -> int | None:
         lines = self._lock_lines()
         pid = int(lines[0]) if lines and lines[0].strip().isdecimal() else 0

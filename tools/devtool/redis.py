@@ -75,12 +75,12 @@ class Redis:
 
     def start(self) -> None:
         self.place.open_sockets()
-        if self._answers():
+        if self.is_running():
             return
         self._socket.unlink(missing_ok=True)
         if self.program.path is None:
             say.note("no Redis fits this machine; a slower stand-in (fakeredis) takes its place, or set REDIS_URL.")
-            port = _free_port()
+            port = self._facts().get("port") or _free_port()
             pid, facts = self._spawn_stand_in(port), {"port": port}
         else:
             pid, facts = self._spawn_server(self.program.path), {}
@@ -129,13 +129,13 @@ class Redis:
 
     def _wait_for_answer(self) -> None:
         deadline = time.monotonic() + _START_SECONDS
-        while not self._answers():
+        while not self.is_running():
             if time.monotonic() > deadline:
                 self.stop()
                 raise say.Failed(f"Redis did not start. Its log: {self.log}")
             time.sleep(0.02)
 
-    def _answers(self) -> bool:
+    def is_running(self) -> bool:
         port = self._facts().get("port")
         family, address = (socket.AF_INET, ("127.0.0.1", port)) if port else (socket.AF_UNIX, os.fspath(self._socket))
         try:

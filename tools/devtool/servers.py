@@ -2,50 +2,88 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from tools.devtool import locks, say
 from tools.devtool.layout import Checkout
 from tools.devtool.place import find_place
 from tools.devtool.postgres import Postgres, find_installation
-from tools.devtool.redis import Program, Redis, find_program
+from tools.devtool.redis import Redis, find_program
+
+_MESSAGES = "redis"
+
+
+class Server(Protocol):
+    """An embedded server. `start` accepts that it runs already, `stop` that it does not."""
+
+    @property
+    def url(self) -> str: ...
+
+    def is_running(self) -> bool: ...
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Servers:
+    """The environment that points Django at its servers, and those of them that are ours to look after."""
+
+    environment: dict[str, str]
+    embedded: dict[str, Server]
+    door: Path
+
+    def revive(self) -> None:
+        """Start an embedded server again that somebody killed."""
+        for variable, server in self.embedded.items():
+            if not server.is_running():
+                say.note(f"the server of {variable} is gone; starting it again")
+                with locks.alone(self.door):
+                    server.start()
 
 
 @contextmanager
-def main_servers(checkout: Checkout) -> Iterator[dict[str, str]]:
-    """Environment for Django with this clone's own data; servers run until their last user is gone."""
-    with _database(checkout, "main") as database_url, _messages(checkout) as redis_url:
-        yield django_environment(checkout, database_url, redis_url)
+def main_servers(checkout: Checkout) -> Iterator[Servers]:
+    """Servers with this clone's own data; they run until their last user is gone."""
+    with _running(checkout, "main", _MESSAGES) as servers:
+        yield servers
 
 
 @contextmanager
-def test_servers(checkout: Checkout) -> Iterator[dict[str, str]]:
-    """The same for tests: a throw-away database server, and a message server of this run alone."""
-    with _database(checkout, "test") as database_url, _messages_alone(checkout) as redis_url:
-        yield django_environment(checkout, database_url, redis_url)
-
-
-def django_environment(checkout: Checkout, database_url: str, redis_url: str) -> dict[str, str]:
-    return {
-        "TIDEGATE_LOCAL": "1",
-        "TIDEGATE_SECRET_KEY": checkout.secret_key(),
-        "DATABASE_URL": database_url,
-        "REDIS_URL": redis_url,
-        "PYTHONUNBUFFERED": "1",
-        **os.environ,
-    }
+def test_servers(checkout: Checkout) -> Iterator[Servers]:
+    """Servers for tests: the database's data may be lost, and two runs at once never read each other's messages."""
+    name = f"{_MESSAGES}-{os.getpid()}"
+    try:
+        with _running(checkout, "test", name) as servers:
+            yield servers
+    finally:
+        for leftover in (_redis(checkout, "test", name).log, _lock(checkout, "test", name)):
+            leftover.unlink(missing_ok=True)
 
 
 @contextmanager
-def _database(checkout: Checkout, purpose: str) -> Iterator[str]:
-    if given := os.environ.get("DATABASE_URL"):
-        yield given
-        return
-    server = _database_server(checkout, purpose)
-    lock, door = _lock(checkout, purpose, "postgres"), _door(checkout, purpose)
-    with locks.shared_use(lock, door, start=server.start, stop=server.stop):
-        yield server.url
+def _running(checkout: Checkout, purpose: str, messages: str) -> Iterator[Servers]:
+    embedded: dict[str, Server] = {}
+    door = _door(checkout, purpose)
+    with ExitStack() as stack:
+        if not os.environ.get("DATABASE_URL"):
+            embedded["DATABASE_URL"] = _postgres(checkout, purpose)
+        if not os.environ.get("REDIS_URL"):
+            embedded["REDIS_URL"] = _redis(checkout, purpose, messages)
+        for variable, server in embedded.items():
+            lock = _lock(checkout, purpose, messages if variable == "REDIS_URL" else "postgres")
+            stack.enter_context(locks.shared_use(lock, door, start=server.start, stop=server.stop))
+        addresses = {variable: server.url for variable, server in embedded.items()}
+        yield Servers(_environment(checkout, addresses), embedded, door)
+
+
+def _environment(checkout: Checkout, addresses: dict[str, str]) -> dict[str, str]:
+    own = {"TIDEGATE_LOCAL": "1", "TIDEGATE_SECRET_KEY": checkout.secret_key(), "PYTHONUNBUFFERED": "1"}
+    return {**own, **os.environ, **addresses}
 
 
 def _lock(checkout: Checkout, purpose: str, name: str) -> Path:
@@ -57,42 +95,14 @@ def _door(checkout: Checkout, purpose: str) -> Path:
     return checkout.var / f"{purpose}.door"
 
 
-def _database_server(checkout: Checkout, purpose: str) -> Postgres:
+def _postgres(checkout: Checkout, purpose: str) -> Postgres:
     installation = find_installation(checkout)
     place = find_place(checkout, purpose, installation.bin / "postgres")
     return Postgres(installation, place, checkout.logs / f"postgres-{purpose}.log", throw_away=purpose == "test")
 
 
-@contextmanager
-def _messages(checkout: Checkout) -> Iterator[str]:
-    if given := os.environ.get("REDIS_URL"):
-        yield given
-        return
-    server = _redis(checkout, "main", "redis")
-    lock, door = _lock(checkout, "main", "redis"), _door(checkout, "main")
-    with locks.shared_use(lock, door, start=server.start, stop=server.stop):
-        yield server.url
-
-
-@contextmanager
-def _messages_alone(checkout: Checkout) -> Iterator[str]:
-    """A message server under a name of its own: two test runs at once never read each other's messages."""
-    if given := os.environ.get("REDIS_URL"):
-        yield given
-        return
-    server = _redis(checkout, "test", f"redis-{os.getpid()}")
-    with locks.alone(_door(checkout, "test")):
-        server.start()
-    try:
-        yield server.url
-    finally:
-        with locks.alone(_door(checkout, "test")):
-            server.stop()
-        server.log.unlink(missing_ok=True)
-
-
 def _redis(checkout: Checkout, purpose: str, name: str) -> Redis:
-    program: Program = find_program(checkout)
+    program = find_program(checkout)
     place = find_place(checkout, purpose, program.path or Path("/bin/sh"))
     return Redis(program, place, checkout, name)
 
@@ -101,8 +111,11 @@ def stop_all(checkout: Checkout) -> int:
     """Stop the embedded servers that nobody uses; the exit status is 1 when some are still in use."""
     used = False
     for purpose in ("main", "test"):
-        for name in ("postgres", "redis"):
-            server = _database_server(checkout, purpose) if name == "postgres" else _redis(checkout, purpose, "redis")
+        servers: dict[str, Server] = {
+            "postgres": _postgres(checkout, purpose),
+            _MESSAGES: _redis(checkout, purpose, _MESSAGES),
+        }
+        for name, server in servers.items():
             used |= not locks.stop_if_unused(_lock(checkout, purpose, name), _door(checkout, purpose), server.stop)
     if used:
         say.line("Some servers are in use by another ./dev; they stop with it.")

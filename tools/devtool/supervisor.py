@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -84,11 +84,15 @@ class Supervisor:
     def stopping(self) -> bool:
         return self._stopping
 
-    def watch(self) -> None:
-        """Return when somebody asked to stop; raises Failed when a service cannot be kept running."""
+    def watch(self, also: Callable[[], None]) -> None:
+        """Return when somebody asked to stop, and look after `also` meanwhile.
+
+        Raises Failed when a service cannot be kept running.
+        """
         while not self._stopping:
             self.restart_ended()
-            time.sleep(0.2)
+            also()
+            time.sleep(0.5)
 
     def restart_ended(self) -> None:
         for service in self._services:

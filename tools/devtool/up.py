@@ -32,13 +32,12 @@ def up(checkout: Checkout, options: Options) -> int:
         python_env.ensure(checkout, python_env.RUN)
         build.ensure(checkout)
         servers.describe(checkout)
-        with servers.main_servers(checkout) as environment:
-            return _run(checkout, options, environment)
+        with servers.main_servers(checkout) as running:
+            return _run(checkout, options, running)
 
 
-def _run(checkout: Checkout, options: Options, environment: dict[str, str]) -> int:
-    if options.debug:
-        environment = {**environment, "TIDEGATE_DEBUG": "1"}
+def _run(checkout: Checkout, options: Options, running: servers.Servers) -> int:
+    environment = {**running.environment, **({"TIDEGATE_DEBUG": "1"} if options.debug else {})}
     logins = _prepare(checkout, options, environment)
     port = _free_port(options.host, options.port)
     url = f"http://{options.host}:{port}/"
@@ -48,7 +47,7 @@ def _run(checkout: Checkout, options: Options, environment: dict[str, str]) -> i
             _wait_until_ready(f"{url}readyz", supervisor)
         if not supervisor.stopping:
             _greet(url, logins, checkout)
-        supervisor.watch()
+        supervisor.watch(running.revive)
         say.line("\nTidegate stops; the next ./dev up goes on from here")
     return 0
 
