@@ -10,8 +10,7 @@ from scheduler.conformance.cases import Case
 from scheduler.conformance.matching import mismatches
 from scheduler.conformance.settings import policy_for
 from scheduler.conformance.worlds import apply_plan, next_round, snapshot_of
-from scheduler.core.in_turn.steps import decide_in_turn
-from scheduler.core.world import World
+from scheduler.core.decide import decide
 
 DEFAULT_AFTER = 5
 
@@ -66,8 +65,7 @@ def run_case(case: Case) -> list[str]:
 
 def _round(case: Case) -> None:
     snapshot, names = snapshot_of(case)
-    policy = policy_for(case)
-    plan = decide_in_turn(World(snapshot, policy), policy.in_turn)
+    plan = decide(snapshot, policy_for(case))
     apply_plan(case, plan, names)
 
 
