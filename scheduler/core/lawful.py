@@ -418,9 +418,10 @@ def _piece(
     )
 
 
-def most_borrowed(accounts: Accounts, quota: int, identifier: int) -> int:
+def most_borrowed(accounts: Accounts, quota: int, identifier: int, view: int = LATER) -> int:
     """GPUs of a workload that are borrowed, at whichever level most are."""
-    rows = [accounts.borrowed(side).get(identifier) for side in (own_side(quota), *accounts.tree.path[quota])]
+    sides = (own_side(quota), *accounts.tree.path[quota])
+    rows = [accounts.borrowed(side, view).get(identifier) for side in sides]
     return max((row[0] for row in rows if row is not None), default=0)
 
 

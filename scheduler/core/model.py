@@ -145,6 +145,8 @@ class Node:
     taints: tuple[str, ...] = ()
     counted: tuple[tuple[str, int], ...] = ()
     """Further resources by name that are only counted: slots, device classes, slices."""
+    counted_gpu_milli: int = 0
+    """What those are worth as GPUs in the pool's capacity, where quotas are charged GPUs for them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,8 +50,8 @@ class Queue:
     """The first that was blocked."""
     blocked: int = 0
     window: int = 1
-    no_evictions: bool = False
-    """A victim of an open reservation waits further ahead: nobody behind it evicts meanwhile."""
+    calm: set[int] = field(default_factory=set)
+    """Work behind a victim of an open reservation: it evicts nobody meanwhile."""
 
     def current(self) -> Work | None:
         """Whose turn it is in this queue."""
@@ -59,6 +59,22 @@ class Queue:
             return self.entries[self.at]
         place = self.at - len(self.entries)
         return self.growing[place] if place < len(self.growing) else None
+
+    def is_growing(self, work: Work) -> bool:
+        """Whether its turn now is one of those of elastic work above its minimum."""
+        return self.at >= len(self.entries) and work in self.growing
+
+    def hold_evictions_behind(self, victim: Work, world: World) -> None:
+        """Work that stands behind a victim in this queue evicts nobody meanwhile."""
+        place = queue_key(world, victim, self.policy)
+        self.calm.update(
+            work.workload.id for work in self.entries if queue_key(world, work, self.policy) > place
+        )
+        self.calm.update(work.workload.id for work in self.growing)
+
+    def may_not_evict(self, work: Work) -> bool:
+        """Whether it stands behind a victim whose room is being handed over."""
+        return work.workload.id in self.calm
 
     def block(self, work: Work, pools: Iterable[int], policy: Policy, now_ms: int) -> None:
         """The current one is blocked: what that means for those behind it."""
@@ -88,15 +104,17 @@ def queues_of(world: World, waiting: Iterable[Work]) -> dict[int, Queue]:
     queues = {}
     for quota in sorted(set(by_quota) | set(growing)):
         policy = world.tree.quotas[quota].queue_policy
-
-        def key(work: Work, policy: QueuePolicy = policy) -> tuple[int, int, int, int]:
-            effective = effective_priority(work, world.policy, policy, world.now_ms)
-            workload = work.workload
-            return (-effective, workload.position, workload.submitted_ms, workload.id)
-
-        entries = sorted(by_quota.get(quota, []), key=key)
-        queues[quota] = Queue(quota, policy, entries, sorted(growing.get(quota, []), key=key))
+        entries = sorted(by_quota.get(quota, []), key=lambda work, p=policy: queue_key(world, work, p))
+        grown = sorted(growing.get(quota, []), key=lambda work, p=policy: queue_key(world, work, p))
+        queues[quota] = Queue(quota, policy, entries, grown)
     return queues
+
+
+def queue_key(world: World, work: Work, policy: QueuePolicy) -> tuple[int, int, int, int]:
+    """The place in the own queue: effective priority, operators' order, first submission, id."""
+    workload = work.workload
+    effective = effective_priority(work, world.policy, policy, world.now_ms)
+    return -effective, workload.position, workload.submitted_ms, workload.id
 
 
 class Turns:

@@ -31,6 +31,8 @@ class _Job:
     pool: int
     view: int
     places: list[Place] = field(default_factory=list)
+    partly: bool = False
+    """Place as many as fit where not all do (to tell how many that are)."""
 
     @property
     def work(self) -> Work:
@@ -49,7 +51,7 @@ def place_claim(
 def placeable(world: World, demand: Demand, claim: Claim, pool: int, view: int) -> int:
     """How many workers of a claim find a place when each is taken for itself, without topology."""
     with world.attempt():
-        job = _Job(world, demand, claim, pool, view)
+        job = _Job(world, demand, claim, pool, view, partly=True)
         everywhere = np.ones(len(world.pools[pool].rooms), dtype=bool)
         for ask, keys in _by_ask(job, claim.keys):
             _fill(job, ask, keys, everywhere, None)
@@ -201,9 +203,11 @@ def _fill(
     rooms = job.world.pools[job.pool].rooms
     spreads = (job.claim.workload.placement or rooms.pool.placement) is Placement.SPREAD
     if len(keys) == 1 or spreads or has_neighbours(job.world, ask):
-        return all(_place_one(job, ask, key, allowed) for key in keys)
+        return all(_place_one(job, ask, key, allowed) or job.partly for key in keys)
     room = np.where(allowed, rooms.room(ask, job.view), 0)
     enough = int(room.sum()) >= len(keys)
+    if not enough and not job.partly:
+        return False
     rows = rooms.order_rows(ask, job.view, np.flatnonzero(room > 0))
     if levels is not None:
         rows = _closest_first(job, rows, room, levels)

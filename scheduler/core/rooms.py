@@ -111,7 +111,8 @@ class Rooms:
         there = np.array([node.state is not NodeState.LOST for node in self.nodes], dtype=bool)
         bulk = self.bulk_size[there]
         bounded = [UNBOUNDED if (bulk[:, c] >= UNBOUNDED).any() else int(bulk[:, c].sum()) for c in (0, 1)]
-        return [int(self.device_size[there].sum()) // MILLI, *bounded]
+        counted = sum(node.counted_gpu_milli for node in self.nodes if node.state is not NodeState.LOST)
+        return [int(self.device_size[there].sum()) // MILLI + counted, *bounded]
 
     # --- asking ----------------------------------------------------------------------------------------
 
@@ -255,6 +256,12 @@ class Rooms:
             elif asked:
                 found[:] = 0
         return found
+
+    def room_ignoring_kept(self, ask: Ask) -> int:
+        """How many such workers the nodes would take at once if nothing were kept for anybody."""
+        counted = {name: table for name, table in self.counted[NOW].items()}
+        found = self._workers_in(self.devices[NOW], self.bulk[NOW], counted, ask.shape, ask.millionths)
+        return int(np.where(ask.mask, found, 0).sum())
 
     def room_by_one(self, ask: Ask, view: int, resource: int) -> int:
         """How many such workers the suitable nodes take if only one resource counted."""

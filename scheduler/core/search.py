@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from scheduler.core.admit import not_promised, over_limit
+from scheduler.core.claims import Claim, Demand
 from scheduler.core.lawful import (
     Case,
     Piece,
@@ -26,8 +27,8 @@ from scheduler.core.model import IdleUse, Place, Rule
 from scheduler.core.place import has_neighbours, place_claim
 from scheduler.core.resources import UNBOUNDED
 from scheduler.core.rooms import LATER, Ask
-from scheduler.core.tree import RESOURCES, Row
-from scheduler.core.world import Work
+from scheduler.core.tree import RESOURCES, Row, own_side
+from scheduler.core.world import Work, World
 
 _EXACT_CHECK = 64
 """Up to so many victims each is put back alone in the books; above, totals are compared."""
@@ -59,18 +60,45 @@ class Found:
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Who may be taken, and whether anybody was only protected."""
+    """Who may be taken, and who could be but is protected now."""
 
+    case: Case
     pieces: tuple[Piece, ...]
-    protected: bool
+    protected: tuple[Piece, ...]
+
+    @property
+    def would_help(self) -> bool:
+        """Whether the claim would fit if those who are protected could be taken as well."""
+        return bool(self.protected) and _could_help(self.case, [*self.pieces, *self.protected])
+
+
+def could_take(world: World, demand: Demand, claim: Claim, pool: int) -> bool:
+    """Whether any rule could give this claim anything: a quick look before the books are opened."""
+    work, accounts = claim.work, world.pools[pool].accounts
+    if work.switch_claimant or any(_takes_from_siblings(world, quota) for quota in world.tree.path[work.quota]):
+        return True
+    if not claim.growth and any(
+        member.workload.priority < work.workload.priority for member in accounts.members[work.quota].values()
+    ):
+        return True
+    amount = demand.amount(work, claim.keys, pool)
+    for side in (own_side(work.quota), *world.tree.path[work.quota]):
+        used, worth = accounts.held_by_side(side, LATER), accounts.worth
+        for bound in (worth.entitlement_of(side), worth.share_of(side)):
+            if all(not amount[r] or used[r] + amount[r] <= bound[r] for r in RESOURCES):
+                return True
+    return False
+
+
+def _takes_from_siblings(world: World, quota: int) -> bool:
+    return world.tree.quotas[quota].priority_preemption.siblings
 
 
 def candidates(case: Case) -> Candidates:
     """Pieces that some rule would give to the claim, the least valuable first."""
     found: list[Piece] = []
-    protected = False
-    accounts = case.accounts
-    for quota, members in enumerate(accounts.members):
+    protected: list[Piece] = []
+    for quota, members in enumerate(case.accounts.members):
         if not members or not _may_take_from(case, quota):
             continue
         for identifier in sorted(members):
@@ -78,9 +106,9 @@ def candidates(case: Case) -> Candidates:
             if work is case.work or not work.is_live or _is_on_its_way(work):
                 continue
             pieces, spared = _pieces_if_lawful(case, work)
-            found += pieces
-            protected = protected or spared
-    return Candidates(tuple(sorted(found, key=lambda piece: (piece.value, piece.keys))), protected)
+            (protected if spared else found).extend(pieces)
+    by_value = tuple(sorted(found, key=lambda piece: (piece.value, piece.keys)))
+    return Candidates(case, by_value, tuple(protected))
 
 
 def _is_on_its_way(work: Work) -> bool:
@@ -110,7 +138,7 @@ def _pieces_if_lawful(case: Case, work: Work) -> tuple[list[Piece], bool]:
         return [], False
     states = {rule: protection(case, work, rule) for rule in rules}
     if all(state in ("preemptible", "min_runtime") for state in states.values()):
-        return [], True
+        return probe, True
     override = "override" in states.values() and "" not in states.values()
     borrowed = most_borrowed(case.accounts, work.quota, work.workload.id)
     pieces = pieces_of(case, work, borrowed, override=override)

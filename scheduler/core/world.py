@@ -42,6 +42,8 @@ class Held:
     started_ms: int
     live: bool
     """False for one that this cycle starts or that only has its place reserved."""
+    starts: bool = False
+    """This cycle starts it."""
 
 
 @dataclass(eq=False)
@@ -160,7 +162,7 @@ class World:
     def start(self, work: Work, place: Place, pool: int) -> None:
         """A worker starts now; its room on the node is taken already."""
         self._account(work, place, pool, -1, now=True, later=True, started_ms=work.started_ms or self.now_ms)
-        self._put(work, (place.group, place.index), Held(place, pool, self.now_ms, live=False))
+        self._put(work, (place.group, place.index), Held(place, pool, self.now_ms, live=False, starts=True))
 
     def reserve(self, work: Work, place: Place, pool: int) -> None:
         """A worker has its place from the moment it is free; its room on the node is taken already."""
@@ -176,6 +178,7 @@ class World:
         """A worker starts at the place that was kept for it."""
         self.pools[pool].rooms.change(place, -1, now=True, later=False)
         self._account(work, place, pool, -1, now=True, later=False, started_ms=work.started_ms or self.now_ms)
+        self._put(work, (place.group, place.index), Held(place, pool, self.now_ms, live=False, starts=True))
 
     def withdraw(self, work: Work, keys: Sequence[WorkerKey]) -> None:
         """Give up reserved places."""
@@ -211,6 +214,19 @@ class World:
     def on_roll_back(self, undo: Callable[[], None]) -> None:
         """Have something undone together with the changes of the attempt that is going on."""
         self._journal.append(undo)
+
+    def moved(self, work: Work, places: Sequence[Place], pool: int) -> None:
+        """A workload leaves and has its new places reserved; the nodes' later view holds those already."""
+        for key, held in sorted(work.present.items()):
+            self._account(
+                work, held.place, held.pool, +1, now=False, later=True, started_ms=held.started_ms
+            )
+            self._put(work, key, None)
+            self._put_leaving(work, key, held)
+        for place in places:
+            self.reserve(work, place, pool)
+        work.told = True
+        self._journal.append(lambda: setattr(work, "told", False))
 
     def _put_leaving(self, work: Work, key: WorkerKey, held: Held) -> None:
         gone_by = self.now_ms + work.workload.grace_ms
