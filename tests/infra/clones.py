@@ -76,7 +76,11 @@ class Clone:
 
 
 def _command(process: psutil.Process | None) -> str:
-    return " ".join(process.cmdline()) if process else ""
+    """The command line, empty for a process that has just ended."""
+    try:
+        return " ".join(process.cmdline()) if process else ""
+    except psutil.Error:
+        return ""
 
 
 @contextmanager

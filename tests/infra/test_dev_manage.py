@@ -119,5 +119,5 @@ def test_stops_its_servers_when_told_to_end(spaced: Clone) -> None:
     assert read_until(running.stdout, "up")[-1] == "up\n"
     assert spaced.programs("postgres")
     running.terminate()
-    assert running.wait(20) == 128 + signal.SIGTERM
+    assert running.wait(60) == 128 + signal.SIGTERM
     assert spaced.processes() == []

@@ -14,7 +14,7 @@ import pytest
 
 from tests.infra.clones import Clone, clone, read_until
 
-_PATIENCE_SECONDS = 20.0
+_PATIENCE_SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
