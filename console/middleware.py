@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zoneinfo
 from collections.abc import Callable
+from functools import lru_cache
 from typing import cast
 
 from django.http import HttpRequest, HttpResponse
@@ -23,12 +24,14 @@ Answer = Callable[[HttpRequest], HttpResponse]
 
 
 class ReaderMiddleware:
-    """Times are shown in the reader's zone: the profile's, else the browser's, else UTC."""
+    """Pages show times in the reader's zone: the profile's, else the browser's, else UTC. The API speaks UTC."""
 
     def __init__(self, get_response: Answer) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
+        if request.path.startswith(API_PREFIX):
+            return self.get_response(request)
         with timezone.override(zone_of(request)):
             return self.get_response(request)
 
@@ -36,7 +39,16 @@ class ReaderMiddleware:
 def zone_of(request: HttpRequest) -> zoneinfo.ZoneInfo:
     chosen = getattr(request.user, "time_zone", "UTC")
     wanted = chosen if chosen != "UTC" else request.COOKIES.get("zone", "UTC")
-    return zoneinfo.ZoneInfo(wanted) if wanted in zoneinfo.available_timezones() else zoneinfo.ZoneInfo("UTC")
+    return zone_named(wanted)
+
+
+@lru_cache(maxsize=1024)
+def zone_named(name: str) -> zoneinfo.ZoneInfo:
+    """The zone of this name, UTC where there is none (a list of all zones costs a walk over the disk)."""
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        return zoneinfo.ZoneInfo("UTC")
 
 
 def theme_of(request: HttpRequest) -> str:
