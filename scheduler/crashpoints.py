@@ -10,16 +10,18 @@ from django.conf import settings
 
 
 def reach(point: str) -> None:
-    """End this process if the settings name the point. `CRASH_AT` is set by the settings of the test suite only."""
-    if getattr(settings, "CRASH_AT", "") == point:
-        _crash_once()
+    """End this process if the crash file names the point. Only the settings of the test suite have such a file."""
+    file: str | None = getattr(settings, "CRASH_FILE", None)
+    if file is not None and _is_named(point, Path(file)):
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _crash_once() -> None:
-    """SIGKILL to this process, unless the file `CRASH_MARK` says that it has happened before."""
-    mark = Path(settings.CRASH_MARK)
+def _is_named(point: str, file: Path) -> bool:
+    """Whether the file names the point; the file goes with the answer, so that only one process ends."""
     try:
-        mark.touch(exist_ok=False)
-    except FileExistsError:
-        return
-    os.kill(os.getpid(), signal.SIGKILL)
+        named = file.read_text(encoding="utf-8") == point
+        if named:
+            file.unlink()
+    except FileNotFoundError:
+        return False
+    return named

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -31,7 +31,8 @@ ENGINE = System("engine")
 BACK_OFF = (timedelta(0), timedelta(seconds=10), timedelta(minutes=1), timedelta(minutes=5))
 
 
-class Watched(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Watched:
     """A live allocation, as far as watching needs it."""
 
     id: int
@@ -43,6 +44,9 @@ class Watched(NamedTuple):
     phase: str
     running_at: datetime | None
     outcome: str
+
+
+WATCHED_COLUMNS = tuple(column.name for column in fields(Watched))
 
 
 class Owner(NamedTuple):
@@ -108,7 +112,7 @@ def _note_look(cluster: Cluster) -> None:
 
 def _watched(cluster: Cluster) -> list[Watched]:
     found = Allocation.objects.filter(ended_at__isnull=True, workload__cluster=cluster).order_by("id")
-    return [Watched(*row) for row in found.values_list(*Watched._fields)]
+    return [Watched(*row) for row in found.values_list(*WATCHED_COLUMNS)]
 
 
 def _missing(cluster: Cluster, keys: Sequence[str], now: datetime) -> dict[str, Observation]:
@@ -168,7 +172,7 @@ def _write_phases(news: Iterable[tuple[Watched, Observation]], now: datetime) ->
     for row in _begin(began, now):
         changes[row.workload_id].began.append(row)
     for row, seen, outcome in _end(ended, now):
-        _add_end(changes[row.workload_id], row._replace(outcome=outcome), seen, now)
+        _add_end(changes[row.workload_id], replace(row, outcome=outcome), seen, now)
     return changes
 
 

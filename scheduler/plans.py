@@ -19,7 +19,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from quotas.actors import System
-from quotas.models import Cluster, LedgerEntry, Node, Quota
+from quotas.models import Cluster, LedgerEntry, Node, Quota, QuotaAmount
 from scheduler import settings, triggers
 from scheduler.bulk import update_rows
 from scheduler.clocks import at_or_none
@@ -156,7 +156,7 @@ def _quotas_moved(loaded: Loaded) -> bool:
 
 def _touched(plan: core.Plan) -> set[int]:
     changes = (plan.evictions, plan.shrinks, plan.moves, plan.releases, plan.waits)
-    touched = {entry.workload for part in changes for entry in part}  # type: ignore[attr-defined]
+    touched = {entry.workload for part in changes for entry in part}
     touched.update(start.place.workload for start in plan.starts)
     touched.update(reservation.claimant for reservation in plan.opened)
     return touched
@@ -231,9 +231,10 @@ class _Writer:
         Eviction.objects.bulk_create(self.evictions)
         # 4. what everybody else reads
         reserved = self._reserve()
+        ordered = self._end_orders()
         said = self._say_why()
         counted = self._count()
-        return bool(self.moves or self.events or self.plan.starts or stops or reserved or said or counted)
+        return bool(self.moves or self.events or self.plan.starts or stops or reserved or ordered or said or counted)
 
     def row(self, workload: int) -> WorkloadRow:
         return self.loaded.workloads[workload]
@@ -307,8 +308,8 @@ class _Writer:
         order = {"order": told.order.value} if told.order is not None else {}
         return {"rule": told.rule.value, **who, **order, **_plain(told.facts)}
 
-    def _name(self, workload: int) -> str:
-        row = self.loaded.workloads.get(workload)
+    def _name(self, workload: int | None) -> str:
+        row = self.loaded.workloads.get(workload or 0)
         return "" if row is None else row.name
 
     def _tell_to_leave(self) -> int:
@@ -427,15 +428,14 @@ class _Writer:
         started: dict[int, int] = defaultdict(int)
         for start in self.plan.starts:
             started[start.place.workload] += 1
-        told = {entry.workload for part in (self.plan.evictions, self.plan.moves) for entry in part}
+        decided = {move.workload_id for move in self.moves}
         for workload in _services(self.loaded):
-            if workload in told:
+            if workload in decided:
                 continue
             row, held = self.row(workload), [one for one in self.live(workload) if one.id not in gone]
             running = sum(one.phase == Phase.RUNNING for one in held)
             state = service_state(row.state, row.replicas, running, len(held) + started[workload])
-            already = next((move for move in self.moves if move.workload == workload), None)
-            if already is None and state != row.state:
+            if state != row.state:
                 self._change(workload, state, state, {"running": running, "wanted": row.replicas})
 
     def _change(self, workload: int, state: str, verb: str, facts: Mapping[str, Any]) -> None:
@@ -466,6 +466,14 @@ class _Writer:
             Reservation.objects.filter(pk__in=closed).delete()
         Reservation.objects.bulk_create([row_of(opened, self.cluster.pk) for opened in self.plan.opened])
         return bool(closed or self.plan.opened)
+
+    def _end_orders(self) -> int:
+        """An order about what is above the amounts is carried out by the first plan at or after its due time."""
+        due = [order for order in self.loaded.snapshot.excess_orders if order.due_ms <= self.loaded.snapshot.now_ms]
+        return sum(
+            QuotaAmount.objects.filter(pk=order.id, excess_due_at__lte=self.now).update(excess_due_at=None)
+            for order in due
+        )
 
     def _say_why(self) -> bool:
         """One verdict for each waiting workload; only those that say something new are written."""

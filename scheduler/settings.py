@@ -27,7 +27,7 @@ def of(cluster: Cluster) -> Knobs:
     moves = found.get("moves_an_hour", DEFAULT_MOVES_AN_HOUR)
     return Knobs(
         eviction_grace_ms=_milliseconds(found, "eviction_grace_s", DEFAULT_EVICTION_GRACE_S * 1000),
-        moves_an_hour=moves if isinstance(moves, int) else None,
+        moves_an_hour=int(moves) if isinstance(moves, int | float) else None,
     )
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from django.db import connection, transaction
-from django.db.models import Count, F, Q
+from django.db.models import Count, F
 
 from quotas.models import Cluster, LedgerEntry, Node, NodePool, Quota, QuotaAmount
 from scheduler import settings
@@ -26,6 +26,7 @@ from scheduler.reservations import reservation_of
 from workloads.models import LIVE, Allocation, Eviction, Kind, Phase, PoolPreference, State, Verdict, Workload
 
 MOVE_WINDOW = timedelta(hours=1)
+RUNS = (State.STARTING, State.RUNNING, State.RESIZING)
 
 
 class WorkloadRow(NamedTuple):
@@ -71,7 +72,8 @@ class WorkloadRow(NamedTuple):
     labels: Mapping[str, str]
 
 
-class AllocationRow(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class AllocationRow:
     """The columns of a live allocation, in the order in which they are read."""
 
     id: int
@@ -90,6 +92,9 @@ class AllocationRow(NamedTuple):
     ordered_at: datetime
     running_at: datetime | None
     leaving_at: datetime | None
+
+
+ALLOCATION_COLUMNS = tuple(column.name for column in fields(AllocationRow))
 
 
 class VerdictRow(NamedTuple):
@@ -164,7 +169,7 @@ def _read(cluster: Cluster, now: datetime) -> Loaded:
     amounts = list(QuotaAmount.objects.filter(quota__cluster=cluster).order_by("quota_id", "pool_id"))
     rows = _workload_rows(cluster)
     held = _allocation_rows(cluster)
-    losses = _ended_workers(cluster)
+    losses = _ended_workers(cluster, rows.values())
     preferences = _preferences(cluster)
     builder = WorkloadBuilder(now, knobs, tuple(cluster.topology_levels), preferences, losses)
     snapshot = core.Snapshot(
@@ -320,7 +325,7 @@ def _workload_rows(cluster: Cluster) -> dict[int, WorkloadRow]:
 def _allocation_rows(cluster: Cluster) -> dict[int, list[AllocationRow]]:
     found = Allocation.objects.filter(ended_at__isnull=True, workload__cluster=cluster, workload__state__in=LIVE)
     held: dict[int, list[AllocationRow]] = defaultdict(list)
-    for row in found.order_by("workload_id", "id").values_list(*AllocationRow._fields):
+    for row in found.order_by("workload_id", "id").values_list(*ALLOCATION_COLUMNS):
         held[row[1]].append(AllocationRow(*row))
     return dict(held)
 
@@ -333,31 +338,26 @@ class EndedWorkers:
     missing_since: datetime | None = None
 
 
-def _ended_workers(cluster: Cluster) -> dict[int, EndedWorkers]:
+def _ended_workers(cluster: Cluster, rows: Iterable[WorkloadRow]) -> dict[int, EndedWorkers]:
     """Workers of running training jobs that ended by themselves while others go on."""
-    ended = Allocation.objects.filter(
-        Q(outcome__in=("succeeded", "failed", "lost")),
-        workload__cluster=cluster,
-        workload__kind=Kind.TRAINING,
-        workload__state__in=(State.STARTING, State.RUNNING, State.RESIZING),
-        phase=Phase.ENDED,
-        run=F("workload__starts"),
-    ).exclude(workload__replicas=1, workload__master__isnull=True)
-    live = set(
-        Allocation.objects.filter(
-            workload__cluster=cluster, workload__kind=Kind.TRAINING, phase__in=(Phase.STARTING, Phase.RUNNING)
-        ).values_list("workload_id", "group", "index")
-    )
-    found: dict[int, EndedWorkers] = {}
-    for workload, group, index, outcome, at in ended.values_list(
+    going_on = [
+        row.id for row in rows if row.kind == Kind.TRAINING and row.state in RUNS and (row.replicas > 1 or row.master)
+    ]
+    if not going_on:
+        return {}
+    last: dict[tuple[int, int, int], tuple[str, datetime | None]] = {}
+    of_this_run = Allocation.objects.filter(workload_id__in=going_on, run=F("workload__starts")).order_by("id")
+    for workload, group, index, outcome, at in of_this_run.values_list(
         "workload_id", "group", "index", "outcome", "ended_at"
     ):
+        last[workload, group, index] = (outcome, at)
+    found: dict[int, EndedWorkers] = {}
+    for (workload, _, _), (outcome, at) in last.items():
         known = found.get(workload, EndedWorkers())
-        if outcome == "succeeded":
+        if at is not None and outcome == "succeeded":
             found[workload] = EndedWorkers(True, known.missing_since)
-        elif (workload, group, index) not in live:
-            since = at if known.missing_since is None else min(at, known.missing_since)
-            found[workload] = EndedWorkers(known.some_done, since)
+        elif at is not None and outcome in ("failed", "lost"):
+            found[workload] = EndedWorkers(known.some_done, min(at, known.missing_since or at))
     return found
 
 
@@ -407,6 +407,7 @@ class WorkloadBuilder:
             waiting_since_ms=self._waiting_since_ms(row),
             not_before_ms=ms_or_none(row.not_before),
             ending=row.state == State.STOPPING or ended.some_done,
+            letting_go=row.state == State.QUEUED and any(one.phase != Phase.LEAVING for one in held),
             pools=self.preferences.get(row.id, ()),
             estimate_ms=None if row.estimate_s is None else max(0, row.estimate_s - row.done_s) * 1000,
             end_limit_ms=self._end_limit_ms(row),
@@ -452,7 +453,8 @@ class WorkloadBuilder:
         return to_ms(row.started_at) + row.max_runtime_s * 1000
 
     def _checkpoint(self, row: WorkloadRow, held: Sequence[AllocationRow]) -> core.Checkpoint:
-        began = min((seen.running_at for seen in held if seen.running_at is not None), default=None)
+        instants = [seen.running_at for seen in held if seen.running_at is not None]
+        began = min(instants) if instants else None
         if row.checkpoint_every_s is None or began is None:
             return core.Checkpoint(None, row.checkpoint_on_signal)
         every = timedelta(seconds=row.checkpoint_every_s)

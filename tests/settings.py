@@ -9,3 +9,5 @@ DATABASES["default"]["TEST"] = {"NAME": f"test_tidegate_{os.environ.get('TIDEGAT
 DATABASES["default"]["OPTIONS"].pop("pool", None)  # each test thread closes its own connection
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
+
+CRASH_FILE = os.environ.get("TIDEGATE_CRASH_FILE")  # names the point at which a worker of the crash tests is to end

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any, LiteralString, TypeAlias
 
 import psycopg
 from django.apps import apps
@@ -19,6 +20,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.db import connection
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 PREFIX = "tidegate_scenario"
 TEMPLATE_LOCK = 0x71DE_5CE0
@@ -54,28 +56,25 @@ def _connected_to(name: str) -> Iterator[None]:
         connection.settings_dict = before
 
 
+Server: TypeAlias = psycopg.Connection[tuple[Any, ...]]
+
+
 @contextmanager
-def _server() -> Iterator[psycopg.Connection[tuple[object, ...]]]:
+def _server() -> Iterator[Server]:
     """A connection that may make databases; on the maintenance database, outside transactions."""
     found = settings.DATABASES["default"]
-    options = {key: value for key, value in found["OPTIONS"].items() if isinstance(value, str | int)}
-    with psycopg.connect(
-        dbname="postgres",
-        user=found["USER"] or None,
-        password=found["PASSWORD"] or None,
-        host=found["HOST"] or None,
-        port=found["PORT"] or None,
-        autocommit=True,
-        **{key: value for key, value in options.items() if key != "pool"},
-    ) as server:
+    where = {"user": found["USER"], "password": found["PASSWORD"], "host": found["HOST"], "port": found["PORT"]}
+    options = {key: value for key, value in found["OPTIONS"].items() if key != "pool"}
+    address = make_conninfo(dbname="postgres", **{key: value for key, value in (where | options).items() if value})
+    with psycopg.connect(address, autocommit=True) as server:
         yield server
 
 
-def _run(server: psycopg.Connection[tuple[object, ...]], statement: str, *names: str) -> None:
-    server.execute(sql.SQL(statement).format(*(sql.Identifier(name) for name in names)))  # type: ignore[arg-type]
+def _run(server: Server, statement: LiteralString, *names: str) -> None:
+    server.execute(sql.SQL(statement).format(*(sql.Identifier(name) for name in names)))
 
 
-def _template(server: psycopg.Connection[tuple[object, ...]]) -> str:
+def _template(server: Server) -> str:
     """The name of the migrated template, made if it is not there; older ones go."""
     name = f"{PREFIX}_template_{_migrations_digest()}"
     server.execute("SELECT pg_advisory_lock(%s)", [TEMPLATE_LOCK])
@@ -87,11 +86,11 @@ def _template(server: psycopg.Connection[tuple[object, ...]]) -> str:
     return name
 
 
-def _exists(server: psycopg.Connection[tuple[object, ...]], name: str) -> bool:
+def _exists(server: Server, name: str) -> bool:
     return server.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone() is not None
 
 
-def _make_template(server: psycopg.Connection[tuple[object, ...]], name: str) -> None:
+def _make_template(server: Server, name: str) -> None:
     """Migrated under another name first, so that a template that stands is whole."""
     old = server.execute("SELECT datname FROM pg_database WHERE datname LIKE %s", [f"{PREFIX}_template_%"]).fetchall()
     for (other,) in old:

@@ -22,20 +22,16 @@ from scheduler.observing import observe
 from scheduler.triggers import quiet
 from workloads.models import ScalingRule, State, Workload
 
-Watcher = Callable[[CycleResult], None]
-
 
 class Driver:
     """Moves one cluster through time. `on_cycle` sees each cycle's result."""
 
-    def __init__(
-        self, cluster: Cluster, clock: HandClock, tick: timedelta, on_cycle: Watcher = lambda result: None
-    ) -> None:
+    def __init__(self, cluster: Cluster, clock: HandClock, tick: timedelta) -> None:
         self.cluster = cluster
         self.clock = clock
         self.start = clock.now
         self.tick = tick
-        self.on_cycle = on_cycle
+        self.on_cycle: Callable[[CycleResult], None] = lambda result: None
         self.engine_next: datetime | None = None
         self.plan_next: datetime | None = None
         self.unsettled = True
@@ -103,8 +99,11 @@ class Driver:
         limited = Workload.objects.filter(cluster=self.cluster, max_runtime_s__isnull=False).filter(
             state__in=(State.STARTING, State.RUNNING, State.RESIZING), started_at__isnull=False
         )
-        limits = limited.values_list("started_at", "max_runtime_s")
-        ends = [started + timedelta(seconds=longest) for started, longest in limits]
+        ends = [
+            started + timedelta(seconds=longest)
+            for started, longest in limited.values_list("started_at", "max_runtime_s")
+            if started is not None and longest is not None
+        ]
         backing_off = Workload.objects.filter(cluster=self.cluster, state=State.QUEUED, not_before__gt=self.now)
         return [
             rules.aggregate(at=Min("next_at"))["at"],
@@ -115,9 +114,7 @@ class Driver:
 
 
 @contextmanager
-def driven(
-    cluster: Cluster, at: datetime, tick: timedelta, on_cycle: Watcher = lambda result: None
-) -> Iterator[Driver]:
+def driven(cluster: Cluster, at: datetime, tick: timedelta) -> Iterator[Driver]:
     """Drive a cluster by hand within the block: its clock stands at `at`, and no message leaves this process."""
     with quiet(), standing_still(cluster.pk, at) as clock:
-        yield Driver(cluster, clock, tick, on_cycle)
+        yield Driver(cluster, clock, tick)

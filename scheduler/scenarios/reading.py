@@ -107,7 +107,7 @@ class Item:
     def text(self) -> str:
         if not isinstance(self.node, ScalarNode) or self.is_null:
             raise self.bad("must be text")
-        return self.node.value
+        return str(self.node.value)
 
     def choice(self, options: Collection[str]) -> str:
         found = self.text()

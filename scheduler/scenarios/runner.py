@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from scheduler.core.check import Checker
 from scheduler.cycles import CycleResult
 from scheduler.scenarios.actions import Unexpected, perform
 from scheduler.scenarios.database import throwaway_database
 from scheduler.scenarios.driver import Driver, driven
 from scheduler.scenarios.expectations import Moment, differences, last_eviction
+from scheduler.scenarios.invariants import Invariants
 from scheduler.scenarios.script import Cycles, Scenario, Step
 from scheduler.scenarios.stage import NoSuchName, Stage, build_stage
 from scheduler.scenarios.tracing import Tracer
@@ -52,12 +52,12 @@ class _Play:
         self.outcome = outcome
         self.tracer = Tracer(trace) if trace is not None else None
         self.seen_eviction = 0
-        self.checker = Checker()
-        self.now = scenario.start
+        self.invariants = Invariants()
 
     def run(self) -> None:
         stage = build_stage(self.scenario)
-        with driven(stage.cluster, self.scenario.start, self.scenario.cycle, self._after_cycle) as driver:
+        with driven(stage.cluster, self.scenario.start, self.scenario.cycle) as driver:
+            driver.on_cycle = lambda result: self._after_cycle(result, driver)
             driver.cycle()
             for step in self.scenario.steps:
                 self._step(step, stage, driver)
@@ -65,7 +65,6 @@ class _Play:
     def _step(self, step: Step, stage: Stage, driver: Driver) -> None:
         at = step.when.resolve(self.scenario.start, driver.now)
         driver.advance_to(at)
-        self.now = driver.now
         driver.take_note()
         if step.action is not None:
             try:
@@ -80,12 +79,11 @@ class _Play:
                 self._fail(at, difference)
             self.seen_eviction = last_eviction(stage)
 
-    def _after_cycle(self, result: CycleResult) -> None:
-        at = result.loaded.now
+    def _after_cycle(self, result: CycleResult, driver: Driver) -> None:
         if self.tracer is not None:
             self.tracer.tell(result)
-        for violation in self.checker.check(result.loaded.snapshot, result.applied.plan):
-            self._fail(at, f"invariant {violation}")
+        for broken in self.invariants.broken(result, driver):
+            self._fail(driver.now, f"invariant: {broken}")
 
     def _fail(self, at: datetime, what: str) -> None:
         local = at.astimezone(self.scenario.start.tzinfo)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from quotas.actors import SYSTEM, Actor
 from quotas.models import Cluster, Node, NodePool, Quota, Role, User, Workspace
@@ -90,9 +90,9 @@ class Stage:
         return changed
 
 
-def _values(fields: QuotaFields, pool: str) -> dict[str, int | None]:
+def _values(fields: QuotaFields, pool: str) -> dict[str, Any]:
     """Amount fields of one pool. A mapping given anew sets every resource; a plain number sets GPUs."""
-    values: dict[str, int | None] = {}
+    values: dict[str, Any] = {}
     for what, by_pool in fields.amounts.items():
         name = pool if pool in by_pool else ""
         if name not in by_pool:
@@ -105,7 +105,7 @@ def _values(fields: QuotaFields, pool: str) -> dict[str, int | None]:
     return values
 
 
-def _shares(fields: QuotaFields) -> dict[str, int | None]:
+def _shares(fields: QuotaFields) -> dict[str, Any]:
     weight = {"weight": fields.weight} if fields.has_weight else {}
     rank = {"rank": fields.rank} if fields.rank is not None else {}
     return {**weight, **rank}
