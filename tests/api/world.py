@@ -6,24 +6,29 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
 from quotas.models import (
+    AuditEvent,
     Cluster,
+    CustomRole,
     Member,
     Node,
     NodePool,
     Quota,
     QuotaAmount,
+    QuotaVersion,
     Role,
     Token,
     User,
     Workspace,
     WorkspaceQuota,
 )
+from quotas.services import state_of
 from quotas.tokens import new_secret
-from workloads.models import Workload
+from workloads.models import Event, Eviction, Kind, State, Verdict, Visibility, Workload
 
 FOREIGN = 777_000_000_000  # ids of the other team start here, so that one in a body is seen at once
 SECRET_WORD = "lighthouse"  # in every name of the other team
@@ -43,7 +48,7 @@ class World:
     foreign_workspace: Workspace
     people: dict[str, User]
     tokens: dict[str, str] = field(default_factory=dict)
-    workloads: dict[str, Workload] = field(default_factory=dict)
+    ids: dict[str, int] = field(default_factory=dict)
 
     def client(self, who: str) -> ApiClient:
         """Somebody with a token of all its rights, with one of the scoped tokens, or nobody."""
@@ -111,9 +116,106 @@ def make_world() -> World:
         Member.objects.create(workspace=workspace, user=people[name], roles=[role])
     Member.objects.create(pk=FOREIGN + 5, workspace=foreign, user=people["outsider"], roles=[Role.OWNER])
     world = World(cluster, pool, node, root, quota, foreign_quota, workspace, foreign, people)
+    levels = {"training": "own", "queue": "read"}
+    custom = CustomRole.objects.create(workspace=workspace, name="trainer", levels=levels)
+    people["custom"] = User.objects.create(username="custom")
+    Member.objects.create(workspace=workspace, user=people["custom"], roles=[], custom_roles=[custom.pk])
     world.tokens = {name: give_token(user) for name, user in people.items()}
     _scoped_tokens(world)
+    world.ids = _numbers(world) | _work(world) | _records(world)
+    with connection.cursor() as cursor:  # the late checks of all this are done now, as after a commit
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED")
     return world
+
+
+def _numbers(world: World) -> dict[str, int]:
+    """What tables of calls name, by the name they use."""
+    return {
+        "cluster": world.cluster.pk,
+        "pool": world.pool.pk,
+        "node": world.node.pk,
+        "root": world.root.pk,
+        "quota": world.quota.pk,
+        "foreign_quota": world.foreign_quota.pk,
+        "workspace": world.workspace.pk,
+        "foreign_workspace": world.foreign_workspace.pk,
+        "member": Member.objects.get(user=world.people["colleague"]).pk,
+        "user": world.people["developer"].pk,
+        "foreign_user": world.people["outsider"].pk,
+        "token": Token.objects.get(user=world.people["developer"]).pk,
+    }
+
+
+def _work(world: World) -> dict[str, int]:
+    """Waiting work of both teams, a service that wants nothing, and who was told to leave for whom."""
+    foreign = give_workload(
+        world,
+        f"{SECRET_WORD}-train",
+        "outsider",
+        pk=FOREIGN + 6,
+        workspace=world.foreign_workspace,
+        quota=world.foreign_quota,
+    )
+    work = {
+        "workload": give_workload(world, "train", "developer"),
+        "private": give_workload(world, "hidden", "colleague", visibility=Visibility.PRIVATE),
+        "service": give_workload(
+            world, "chat", "operator", kind=Kind.SERVICE, state=State.RUNNING, replicas=0, priority=9, gang=False
+        ),
+        "foreign_workload": foreign,
+    }
+    told = {"what": "eviction", "run": 1, "rule": "a", "at": timezone.now(), "cycle": 1}
+    facts = {"claimant": foreign.name, "side": world.foreign_quota.pk, "share_before": 2000}
+    mine = Eviction.objects.create(workload=work["workload"], claimant=foreign, quota=world.quota, facts=facts, **told)
+    theirs = Eviction.objects.create(
+        pk=FOREIGN + 7, workload=foreign, claimant=work["workload"], quota=world.foreign_quota, **told
+    )
+    Event.objects.create(workload=work["workload"], at=timezone.now(), verb="preempted", actor="system", facts=facts)
+    Verdict.objects.create(
+        workload=work["workload"],
+        code="reservation.other",
+        facts={"holder": foreign.pk, "name": foreign.name, "needed": 8000},
+        would_unblock={"workloads": [foreign.name]},
+        queue_position=3,
+        since=timezone.now(),
+        cycle=1,
+    )
+    ids = {name: workload.pk for name, workload in work.items()}
+    return {**ids, "eviction": mine.pk, "foreign_eviction": theirs.pk}
+
+
+def give_workload(world: World, name: str, owner: str, **values: Any) -> Workload:
+    """A training job of one GPU that waits in the team's quota, unless the values say otherwise."""
+    now = timezone.now()
+    usual = {
+        "cluster": world.cluster,
+        "workspace": world.workspace,
+        "quota": world.quota,
+        "kind": Kind.TRAINING,
+        "priority": 3,
+        "preemptible": True,
+        "gpus": 1,
+        "state_at": now,
+        "submitted_at": now,
+    }
+    return Workload.objects.create(name=name, owner=world.people[owner], **{**usual, **values})
+
+
+def _records(world: World) -> dict[str, int]:
+    """History and audit of both teams."""
+    version = QuotaVersion.objects.create(
+        quota=world.quota,
+        revision=1,
+        verb="created",
+        by=world.people["platform"],
+        after={**state_of(world.quota)},
+    )
+    entry = {"actor_name": "platform", "door": "api", "verb": "workspace.edited", "object_type": "workspace"}
+    mine = AuditEvent.objects.create(object_name="team-a", workspace_id=world.workspace.pk, **entry)
+    theirs = AuditEvent.objects.create(
+        pk=FOREIGN + 8, object_name=world.foreign_workspace.name, workspace_id=world.foreign_workspace.pk, **entry
+    )
+    return {"version": version.pk, "audit": mine.pk, "foreign_audit": theirs.pk}
 
 
 def _quota(cluster: Cluster, pool: NodePool, name: str, gpu_milli: int, **values: Any) -> Quota:

@@ -95,13 +95,12 @@ class WorkloadDoor(Door):
         """Takes facts to what the caller may read of them."""
         return facts_for(self.actor)
 
-    def acted(self, act: Callable[..., object], pk: int, **kwargs: Any) -> Response:
+    def acted(self, act: Callable[..., object], workload: Workload, **kwargs: Any) -> Response:
         """The workload after something was done to it."""
-        workload = self.one(pk)
 
         def done() -> Workload:
             act(actor=self.actor, workload=workload, **kwargs)
-            return self.one(pk)
+            return self.one(workload.pk)
 
         return self.changed(done, reads=WorkloadReadWhole)
 
@@ -189,58 +188,60 @@ class WorkloadDoor(Door):
     @action(detail=True, methods=["post"])
     def stop(self, request: Request, pk: int) -> Response:
         """Ask for it to stop; the engine confirms later."""
-        return self.acted(stop_workload, pk)
+        return self.acted(stop_workload, self.one(pk))
 
     @extend_schema(request=None, responses=WorkloadReadWhole)
     @action(detail=True, methods=["post"])
     def hold(self, request: Request, pk: int) -> Response:
         """Keep waiting work from starting until it is released."""
-        return self.acted(hold_workload, pk)
+        return self.acted(hold_workload, self.one(pk))
 
     @extend_schema(request=None, responses=WorkloadReadWhole)
     @action(detail=True, methods=["post"])
     def release(self, request: Request, pk: int) -> Response:
         """Let held work start again."""
-        return self.acted(release_workload, pk)
+        return self.acted(release_workload, self.one(pk))
 
     @extend_schema(request=None, responses=WorkloadReadWhole)
     @action(detail=True, methods=["post"])
     def restart(self, request: Request, pk: int) -> Response:
         """Run it again from its beginning."""
-        return self.acted(restart_workload, pk)
+        return self.acted(restart_workload, self.one(pk))
 
     @extend_schema(request=PriorityBody, responses=WorkloadReadWhole)
     @action(detail=True, methods=["post"])
     def priority(self, request: Request, pk: int) -> Response:
         """Change the priority, also while it runs."""
-        return self.acted(change_priority, pk, **self.given(PriorityBody))
+        return self.acted(change_priority, self.one(pk), **self.given(PriorityBody))
 
     @extend_schema(request=VisibilityBody, responses=WorkloadReadWhole)
     @action(detail=True, methods=["post"])
     def visibility(self, request: Request, pk: int) -> Response:
         """Share it in the workspace, or keep it private."""
-        return self.acted(change_visibility, pk, **self.given(VisibilityBody))
+        return self.acted(change_visibility, self.one(pk), **self.given(VisibilityBody))
 
     @extend_schema(request=ScaleWorkloadBody, responses=WorkloadReadWhole)
     @action(detail=True, methods=["post"])
     def scale(self, request: Request, pk: int) -> Response:
         """Set the size of a service or of elastic training; it holds until the next rule fires."""
-        return self.acted(scale_workload, pk, **self.given(ScaleWorkloadBody))
+        return self.acted(scale_workload, self.one(pk), **self.given(ScaleWorkloadBody))
 
     @extend_schema(request=MoveBody, responses=WorkloadReadWhole)
     @action(detail=True, methods=["post"])
     def move(self, request: Request, pk: int) -> Response:
         """Let waiting work wait in another quota of its workspace."""
-        quota: Quota = named(visible_quotas(self.actor), self.given(MoveBody)["quota"], field="quota")
-        return self.acted(move_workload, pk, quota=quota)
+        workload, reference = self.one(pk), self.given(MoveBody)["quota"]
+        quota: Quota = named(visible_quotas(self.actor), reference, field="quota")
+        return self.acted(move_workload, workload, quota=quota)
 
     @extend_schema(request=ReorderBody, responses=WorkloadReadWhole)
     @action(detail=True, methods=["post"])
     def reorder(self, request: Request, pk: int) -> Response:
         """Put waiting work directly before or after another of the same quota and priority."""
+        workload = self.one(pk)
         ((side, reference),) = self.given(ReorderBody).items()
         other = named(visible_workloads(self.actor), reference, field=side)
-        return self.acted(reorder_workload, pk, **{side: other})
+        return self.acted(reorder_workload, workload, **{side: other})
 
     # --- scaling rules ----------------------------------------------------------------------------------
 
