@@ -76,8 +76,10 @@ def not_promised(world: World, work: Work, amount: Sequence[int], pool: int, vie
 
 
 def _beyond_promise(world: World, work: Work, amount: Sequence[int], pool: int, view: int) -> Refusal:
+    """The promise is used up; work that accepts idle use lacks room that is lent, within its share or at all."""
     accounts = world.pools[pool].accounts
     side = own_side(work.quota)
+    reason = Reason.QUOTA_ENTITLEMENT if work.workload.idle is IdleUse.NEVER else Reason.QUOTA_SHARE
     entitlement = accounts.worth.entitlement_of(side)
     used = accounts.held_by_side(side, view)
     for r in RESOURCES:
@@ -87,9 +89,9 @@ def _beyond_promise(world: World, work: Work, amount: Sequence[int], pool: int, 
                 "idle": work.workload.idle.value,
                 **_numbers(r, amount[r], entitlement[r], used[r]),
             }
-            return Refusal(Reason.QUOTA_ENTITLEMENT, facts, _lacking(r, used[r] + amount[r] - entitlement[r]))
+            return Refusal(reason, facts, _lacking(r, used[r] + amount[r] - entitlement[r]))
     facts = {"quota": world.tree.quotas[work.quota].id, "idle": work.workload.idle.value}
-    return Refusal(Reason.QUOTA_ENTITLEMENT, facts, {"lent": True})
+    return Refusal(reason, facts, {"lent": True})
 
 
 def fits_entitlement(world: World, work: Work, amount: Sequence[int], pool: int, view: int) -> bool:

@@ -137,12 +137,13 @@ def _make_room(
     """Room for `count` equal workers, adding to `chosen` who must go."""
     rooms = world.pools[pool].rooms
     who = (claim.work.workload.id, *claim.keys[0])
-    while count and (row := rooms.best_row(ask, LATER)) is not None:
+    allowed = world.allowed_rows(claim.work, claim.keys, pool)
+    while count and (row := rooms.best_row(ask, LATER, allowed)) is not None:
         rooms.place(ask, row, LATER, who)
         count -= 1
     heap = []
     for row, works in by_row.items():
-        going = _fewest_on(world, pool, ask, row, works, chosen) if ask.mask[row] else None
+        going = _fewest_on(world, pool, ask, row, works, chosen) if ask.mask[row] and (allowed is None or allowed[row]) else None
         if going:
             heap.append((len(going), _gpus_of(going), row))
     heapq.heapify(heap)

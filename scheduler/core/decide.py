@@ -14,10 +14,12 @@ from scheduler.core.claims import Claim, Demand, is_waiting, next_claim
 from scheduler.core.consolidate import Moved, consolidate
 from scheduler.core.explain import Tried, reason_of
 from scheduler.core.facts import eviction_facts
+from scheduler.core.heads import Heads
 from scheduler.core.in_turn.steps import decide_in_turn
 from scheduler.core.lawful import Case, Piece
 from scheduler.core.ledger import borrowed_of, ledger_of, over_of, waiting_keys
 from scheduler.core.model import (
+    ClosedReservation,
     Eviction,
     Facts,
     IdleUse,
@@ -45,7 +47,7 @@ from scheduler.core.reserve import Reserved, settle_reservations
 from scheduler.core.rooms import LATER, NOW
 from scheduler.core.search import Found, candidates, could_take, find_victims
 from scheduler.core.tree import RESOURCES
-from scheduler.core.world import Work, World
+from scheduler.core.world import Work, World, all_reservations
 
 
 def decide(snapshot: Snapshot, policy: Policy = PRODUCT) -> Plan:
@@ -80,6 +82,7 @@ class Cycle:
         self.orders_done: list[int] = []
         self.waits: dict[int, Wait] = {}
         self.moves_left = {pool: at.pool.moves_left for pool, at in world.pools.items()}
+        self.heads = Heads(world, self.demand)
         self._verdicts: dict[tuple[object, ...], Verdict] = {}
         self._positions: dict[int, int] = {}
 
@@ -108,6 +111,10 @@ class Cycle:
     def settle(self) -> None:
         """Open reservations first, then what must go by order."""
         self.reserved = settle_reservations(self.world, self.demand)
+        heads = [r for r in all_reservations(self.world.snapshot) if r.kind is ReservationKind.HEAD]
+        self.reserved.closed += [ClosedReservation(number, why) for number, why in self.heads.settle(heads)]
+        if self.heads.kept:
+            self._obey_heads()
         self.starts += self.reserved.starts
         self.opened += self.reserved.opened
         carried = carry_out_orders(self.world, self.demand)
@@ -118,6 +125,10 @@ class Cycle:
             self._tell(ordered.piece, Rule.ORDER, ordered.pool, None, ordered.kind, ordered.order_id, facts)
         for moved, pool in carried.moved:
             self._move(moved, pool, None)
+
+    def _obey_heads(self) -> None:
+        """From now on nobody is placed on nodes that are kept for a head."""
+        self.world.allowed_rows = lambda work, keys, pool: self.heads.allowed(Claim(work, keys, growth=False), pool)
 
     def _tell(
         self,
@@ -264,7 +275,7 @@ class Cycle:
         forms = tuple(id(self.demand.form(work, pool)) for pool in pools)
         return (
             work.quota, forms, w.kind, w.priority, w.idle, w.preemptible, w.gang,
-            tuple(pools), w.caps, w.enclosures, w.placement,
+            tuple(pools), w.caps, w.enclosures, w.placement, w.estimate_ms if self.heads.kept else None,
         )  # fmt: skip
 
     # --- 4, 5, 6: place, consolidate, evict ------------------------------------------------------------
@@ -292,7 +303,7 @@ class Cycle:
         if not self._usable(claim, pool):
             return False
         amount = self.demand.amount(claim.work, claim.keys, pool)
-        tried.refused = refusal(world, claim.work, amount, pool, NOW)
+        tried.refused = refusal(world, claim.work, amount, pool, NOW) or self.heads.refusal(claim, amount, pool)
         if tried.refused is not None:
             return False
         with world.attempt() as attempt:
@@ -456,10 +467,24 @@ class Cycle:
     ) -> None:
         if work.switch_claimant and not claim.growth:
             self._refuse_switch_claimant(work)
-        queue.block(work, pools, self.policy, self.world.now_ms)
         refused, pool = verdict
+        if not self._has_nodes_kept(queue, claim, pool):
+            queue.block(work, pools, self.policy, self.world.now_ms)
         if self._lacks(work):
             self._wait(work, refused.reason, refused.facts, refused.would_unblock, pool)
+
+    def _has_nodes_kept(self, queue: Queue, claim: Claim, pool: int) -> bool:
+        """Whether nodes are kept for it, from earlier or from now on: then it holds up nobody."""
+        if self.heads.of(claim.work) is not None:
+            return True
+        if queue.head is not None or pool not in self.world.pools or not self._usable(claim, pool):
+            return False
+        reservation = self.heads.reserve(claim, pool)
+        if reservation is None:
+            return False
+        self.opened.append(reservation)
+        self._obey_heads()
+        return True
 
     def _wait(self, work: Work, reason: Reason, facts: Facts, unblock: Facts, pool: int | None) -> None:
         identifier = work.workload.id
@@ -487,6 +512,7 @@ class Cycle:
     def plan(self) -> Plan:
         """The plan, in an order that depends on ids alone."""
         self._wait_for_reserved()
+        self._close_served_heads()
         return Plan(
             starts=tuple(sorted(self.starts, key=lambda s: (s.place.workload, s.place.group, s.place.index))),
             evictions=tuple(sorted(self.evictions, key=lambda e: e.workload)),
@@ -494,7 +520,7 @@ class Cycle:
             moves=tuple(sorted(self.moves, key=lambda m: m.workload)),
             releases=tuple(sorted(self.releases, key=lambda r: r.workload)),
             opened=tuple(sorted(self.opened, key=_opened_key)),
-            kept=tuple(sorted(r.id for r in self.reserved.kept)),
+            kept=tuple(sorted(self._kept())),
             closed=tuple(sorted(self.reserved.closed, key=lambda c: c.id)),
             orders_done=tuple(sorted(self.orders_done)),
             waits=tuple(self.waits[identifier] for identifier in sorted(self.waits)),
@@ -503,6 +529,21 @@ class Cycle:
             over=over_of(self.world),
             order=self._order(),
         )
+
+    def _close_served_heads(self) -> None:
+        """A head that starts or has its room coming needs no nodes kept any more."""
+        for head in list(self.heads.kept):
+            if is_waiting(head.work):
+                continue
+            self.heads.kept.remove(head)
+            if head.reservation.id:
+                self.reserved.closed.append(ClosedReservation(head.reservation.id, "started"))
+            else:
+                self.opened.remove(head.reservation)
+
+    def _kept(self) -> list[int]:
+        heads = [head.reservation.id for head in self.heads.kept if head.reservation.id]
+        return heads + [reservation.id for reservation in self.reserved.kept]
 
     def _order(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
         by_quota: dict[int, list[tuple[int, int]]] = {}

@@ -45,7 +45,8 @@ def place_claim(
     """The places of the whole claim, taken on the (allowed) nodes, or None. What a failure took stays: undo it."""
     job = _Job(world, demand, claim, pool, view)
     nodes = np.ones(len(world.pools[pool].rooms), dtype=bool) if allowed is None else allowed
-    return job.places if _place_unit(job, OUTERMOST, nodes) else None
+    unkept = world.allowed_rows(claim.work, claim.keys, pool)
+    return job.places if _place_unit(job, OUTERMOST, nodes if unkept is None else nodes & unkept) else None
 
 
 def placeable(world: World, demand: Demand, claim: Claim, pool: int, view: int) -> int:

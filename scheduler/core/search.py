@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scheduler.core.admit import not_promised, over_limit
+from scheduler.core.admit import not_promised, over_limit, refusal
 from scheduler.core.claims import Claim, Demand
 from scheduler.core.lawful import (
     Case,
@@ -157,7 +157,30 @@ def find_victims(case: Case, pieces: Sequence[Piece]) -> Found | None:
     chosen = _search(case, pieces)
     if chosen is None:
         return None
-    return _settled(case, chosen)
+    return _settled(case, _until_admitted(case, pieces, chosen))
+
+
+def _until_admitted(case: Case, pieces: Sequence[Piece], chosen: list[Piece]) -> list[Piece]:
+    """More of the least valuable while limits, or room that nobody lends, still stand in the way."""
+    removed: dict[int, Row] = {}
+    for piece in chosen:
+        add_removed(case.world, removed, piece)
+    kept = list(chosen)
+    for piece in sorted(pieces, key=_greedy_key):
+        if _is_admitted(case, kept):
+            break
+        if piece not in kept and _is_whole([*kept, piece]) and rule_for(case, piece, removed, final=False):
+            kept.append(piece)
+            add_removed(case.world, removed, piece)
+    return kept
+
+
+def _is_admitted(case: Case, chosen: Sequence[Piece]) -> bool:
+    """Whether quotas would let the claim start when these have gone."""
+    with case.world.attempt():
+        for piece in chosen:
+            case.world.tell_to_leave(piece.work, piece.keys)
+        return refusal(case.world, case.work, case.amount, case.pool, LATER) is None
 
 
 def _could_help(case: Case, pieces: Sequence[Piece]) -> bool:
@@ -208,6 +231,8 @@ def _exact(case: Case, pieces: Sequence[Piece], row: int | None = None) -> list[
 
 def _exact_by_node(case: Case, pieces: Sequence[Piece]) -> list[Piece] | None:
     """For one worker: the best set of each node, and the best of those."""
+    if _places_without(case, []) is not None:
+        return _until_admitted(case, pieces, [])  # nodes have room: it is quotas that lack it
     by_row = _by_row(case, pieces)
     work = sum(1 << len(those) for those in by_row.values() if len(those) <= case.world.policy.exact_victims)
     if work > _EXACT_WORK or any(len(those) > case.world.policy.exact_victims for those in by_row.values()):
@@ -225,11 +250,14 @@ def _by_row(case: Case, pieces: Sequence[Piece]) -> dict[int, list[Piece]]:
     """The pieces that hold something on each node that suits the claim's requests."""
     rooms = case.world.pools[case.pool].rooms
     asks = {case.demand.ask(case.work, key, case.pool) for key in case.claim.keys}
+    allowed = case.world.allowed_rows(case.work, case.claim.keys, case.pool)
     found: dict[int, list[Piece]] = {}
     for piece in pieces:
         for node in dict.fromkeys(place.node for place in piece.places):
             row = rooms.row.get(node)
-            if row is not None and any(ask.mask[row] for ask in asks):
+            if row is None or (allowed is not None and not allowed[row]):
+                continue
+            if any(ask.mask[row] for ask in asks):
                 found.setdefault(row, []).append(piece)
     return found
 
@@ -379,7 +407,7 @@ def _handed_back(case: Case, chosen: Sequence[Piece]) -> list[Piece]:
         return _handed_back_where_left(case, kept)
     for piece in reversed(list(kept)):
         rest = [other for other in kept if other is not piece]
-        if _places_without(case, rest) is not None and (not rest or lawful_rules(case, rest) is not None):
+        if _places_without(case, rest) is not None and lawful_rules(case, rest) is not None:
             kept = rest
     return kept
 
@@ -435,7 +463,8 @@ def _greedy_places(state: _Greedy, ask: Ask, count: int) -> bool:
     case = state.case
     rooms = case.world.pools[case.pool].rooms
     who = (case.work.workload.id, *case.claim.keys[0])
-    while count and (row := rooms.best_row(ask, LATER)) is not None:
+    allowed = case.world.allowed_rows(case.work, case.claim.keys, case.pool)
+    while count and (row := rooms.best_row(ask, LATER, allowed)) is not None:
         rooms.place(ask, row, LATER, who)
         count -= 1
     heap: list[tuple[Cost, int]] = []

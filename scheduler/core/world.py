@@ -26,7 +26,7 @@ from scheduler.core.model import (
 )
 from scheduler.core.policy import Policy
 from scheduler.core.resources import NOTHING, Amount
-from scheduler.core.rooms import Ask, Rooms
+from scheduler.core.rooms import Ask, Bools, Rooms
 from scheduler.core.tree import RESOURCES, Row, books_of, tree_of
 
 WorkerKey = tuple[int, int]
@@ -103,6 +103,8 @@ class World:
             group.shape.apart for workload in snapshot.workloads for group in workload.groups
         )
         """Whether some workers want others kept away."""
+        self.allowed_rows: Callable[[Work, tuple[WorkerKey, ...], int], Bools | None] = lambda *_: None
+        """Nodes that a claim may use beside those that are kept for others; None means all."""
         self._journal: list[Callable[[], None]] = []
         self._take_allocations(snapshot.allocations)
 
