@@ -72,8 +72,8 @@ def usage_sentence(usage: Usage) -> str:
 
 
 def _part(name: str, start: int, end: int, full: int) -> BarPart:
-    shown_end = min(end, full)
-    return BarPart(name, _percent(start, full), _percent(max(shown_end - start, 0), full))
+    first, last = min(start, full), min(end, full)
+    return BarPart(name, _percent(first, full), _percent(last - first, full))
 
 
 def _percent(value: int, full: int) -> float:

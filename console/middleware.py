@@ -72,7 +72,7 @@ class RefusalMiddleware:
         if isinstance(error, Refused):
             return refused(request, error)
         if isinstance(error, Stale):
-            return stale(request)
+            return stale(request, error)
         if isinstance(error, Denied):
             return render(request, "403.html", {"permission": error.permission}, status=403)
         if isinstance(error, NotFound):
@@ -92,11 +92,13 @@ def refused(request: HttpRequest, error: Refused) -> HttpResponse:
     return render(request, "refused.html", {"sentences": sentences, "back": back_of(request)}, status=422)
 
 
-def stale(request: HttpRequest) -> HttpResponse:
+def stale(request: HttpRequest, error: Stale) -> HttpResponse:
     """Somebody else was faster: what was typed stays, what is in force now stands above it."""
     words = _("Somebody else has changed this meanwhile. What you typed is below; save again to put it in place of theirs.")
     form_page = getattr(request, "form_page", None)
     if form_page is not None:
+        newest = type(error.thing)._default_manager.filter(pk=error.thing.pk).values_list("revision", flat=True).first()
+        form_page.form.renew_revision(newest or 0)
         return cast(HttpResponse, form_page.answer(status=409, stale=words))
     if wants_part(request):
         return note(_("This has changed meanwhile; look at the new state and try again."), status=409)

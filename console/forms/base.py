@@ -82,9 +82,15 @@ class ConsoleForm(forms.Form):
             bound = self[name] if name in self.fields else None
             for message in errors:
                 found.append(
-                    ShownProblem(bound.id_for_label if bound else "", str(bound.label) if bound else "", str(message))
+                    ShownProblem(anchor_of(bound) if bound else "", str(bound.label) if bound else "", str(message))
                 )
         return found
+
+    def renew_revision(self, revision: int) -> None:
+        """What was typed stays, on top of the newest state: saving again puts it in place of that."""
+        data = self.data.copy()
+        data["revision"] = str(revision)
+        self.data = data
 
     def add_problems(self, problems: Iterable[Problem]) -> None:
         """Show a service's refusal at the fields it names; what no field stands for goes on top."""
@@ -99,6 +105,11 @@ class ConsoleForm(forms.Form):
                 return candidate
         parts = named.split(".")
         return next((self.problem_fields[part] for part in parts if self.problem_fields.get(part) in self.fields), None)
+
+
+def anchor_of(bound: BoundField) -> str:
+    """The id that a link to the field goes to; a group of boxes has no control of that id itself."""
+    return bound.id_for_label or f"field-{bound.html_name}"
 
 
 def _classes(widget: forms.Widget, *, has_errors: bool) -> str:

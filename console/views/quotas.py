@@ -300,15 +300,8 @@ def quota_new(request: HtmxRequest) -> HttpResponse:
     )
     if not form.is_valid():
         return page.answer()
-    settings = form.settings()
-    spec = QuotaSpec(
-        name=settings.pop("name"),
-        description=settings.pop("description"),
-        labels=settings.pop("labels"),
-        parent=form.cleaned_data["parent"],
-        amounts=form.amounts(form.cleaned_data),
-        settings=settings,
-    )
+    given = {**form.settings(), "parent": form.cleaned_data["parent"], "amounts": form.amounts(form.cleaned_data)}
+    spec = QuotaSpec.from_mapping(given, pools=visible_pools(request.user), parents=parents)
     quota = create_quota(actor=request.user, cluster=cluster, spec=spec)
     return done(request, _("Quota %(name)s is there.") % {"name": quota.name}, "quota-list", changed=[f"quota.{quota.pk}", "quotas"])
 

@@ -26,7 +26,7 @@ from console.views.base import Crumb, FormPage, HtmxRequest, done, page_or_part,
 from console.views.quotas import number
 from console.words import event_lines, pending_words, placement_rows, unblock_words, why_of
 from quotas.models import Quota, WorkspaceQuota
-from quotas.permissions import allowed, grants_of, visible_pools, visible_quotas, visible_workspaces
+from quotas.permissions import allowed, grants_of, require, visible_pools, visible_quotas, visible_workspaces
 from workloads.models import FINAL, Kind, State, Workload
 from workloads.selectors import get_workload, visible_workloads
 from workloads.services import (
@@ -193,6 +193,7 @@ def by_quota(request: HtmxRequest, lines: list[Any]) -> list[dict[str, Any]]:
 def queue_move(request: HtmxRequest, pk: int) -> HttpResponse:
     """One place up or down inside its own priority: before or after a neighbour."""
     workload = get_workload(actor=request.user, pk=pk)
+    require(request.user, "queue.reorder", workload)
     step = request.POST.get("to", "up")
     neighbour = neighbour_of(request, workload, step)
     if neighbour is not None:

@@ -1,0 +1,208 @@
+"""Submitting, looking at and acting on workloads through the pages."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.console.conftest import ClientFor
+from tests.console.world import World, waiting
+from workloads.models import Event, State, Workload
+
+
+def submission(world: World, team: str, quota: str, **changes: object) -> dict[str, object]:
+    place = f"{world.workspaces[team].pk}:{world.quotas[quota].pk}"
+    return {
+        "name": "fresh", "place": place, "visibility": "shared", "gpus": "2", "replicas": "1", "priority": "4",
+        "idle": "allow", "gang": "on", "restart": "never", "retries": "0", **changes,
+    }
+
+
+def test_a_training_job_waits_with_everything_that_was_typed(world: World, client_for: ClientFor):
+    sent = submission(
+        world, "b", "north", replicas="3", command="python train.py --name 'big one'", environment="A=1\nB=two",
+        checkpoint_every_s="15m", duration_s="1h", memory_mib="64GiB", cpu_milli="1.5", node_selector="gpu_model=H100",
+    )
+    answer = client_for("developer-b").post("/workloads/new/training", sent)
+    workload = Workload.objects.get(name="fresh")
+    assert answer["Location"] == f"/workloads/{workload.pk}"
+    assert (workload.kind, workload.quota, workload.owner) == ("training", world.quotas["north"], world.users["developer-b"])
+    assert (workload.gpus, workload.replicas, workload.idle, workload.priority) == (2, 3, "allow", 4)
+    assert (workload.cpu_milli, workload.memory_mib) == (1500, 65536)
+    assert workload.command == ["python", "train.py", "--name", "big one"]
+    assert workload.environment == {"A": "1", "B": "two"}
+    assert (workload.checkpoint_every_s, workload.duration_s) == (900, 3600)
+    assert workload.node_selector == {"gpu_model": "H100"}
+
+
+def test_a_part_of_a_gpu_is_asked_as_thousandths_of_one(world: World, client_for: ClientFor):
+    client_for("developer-c").post("/workloads/new/notebook", submission(world, "c", "south", gpus="0.5"))
+    workload = Workload.objects.get(name="fresh")
+    assert (workload.kind, workload.gpus, workload.gpu_milli) == ("notebook", 1, 500)
+
+
+def test_a_service_may_be_submitted_by_an_operator(world: World, client_for: ClientFor):
+    answer = client_for("operator-a").post("/workloads/new/service", submission(world, "a", "root", replicas="0", idle="never"))
+    assert answer.status_code == 302
+    assert Workload.objects.get(name="fresh").replicas == 0
+
+
+def test_a_developer_has_no_place_for_a_service(world: World, client_for: ClientFor):
+    body = client_for("developer-a").get("/workloads/new/service").content.decode()
+    assert "no place where you may submit this" in body
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("name", "", "required"),
+        ("name", "train-b", "already taken"),
+        ("gpus", "-1", "greater than or equal to 0"),
+        ("gpus", "2.5", "fraction below 1"),
+        ("gpus", "16", "largest node"),
+        ("replicas", "0", "between 1 and"),
+        ("priority", "12", "Select a valid choice"),
+        ("command", "echo 'open", "A quote is not closed."),
+        ("environment", "NOEQUALS", "One NAME=value a line"),
+        ("duration_s", "later", "Write a time such as"),
+        ("memory_mib", "lots", "Write a size such as 64GiB"),
+    ],
+)
+def test_wrong_input_is_named_and_nothing_is_submitted(
+    world: World, client_for: ClientFor, field: str, value: str, words: str
+):
+    sent = submission(world, "b", "north", **{"image": "kept.example/train:1", field: value})
+    answer = client_for("developer-b").post("/workloads/new/training", sent)
+    body = answer.content.decode()
+    assert answer.status_code == 422
+    assert words.casefold() in body.casefold()
+    assert f'href="#id_{field}"' in body
+    assert "kept.example/train:1" in body
+    assert not Workload.objects.filter(name="fresh").exists()
+
+
+def test_a_place_of_another_team_cannot_be_chosen(world: World, client_for: ClientFor):
+    answer = client_for("developer-b").post("/workloads/new/training", submission(world, "c", "south"))
+    assert answer.status_code == 422
+    assert not Workload.objects.filter(name="fresh").exists()
+
+
+def test_why_it_waits_stands_on_its_page_with_its_code(world: World, client_for: ClientFor):
+    body = client_for("developer-b").get(f"/workloads/{world.workloads['wide-b'].pk}").content.decode()
+    assert "Not all workers of the gang find room at once" in body
+    assert "nodes.gang" in body
+
+
+def test_the_timeline_lists_every_move(world: World, client_for: ClientFor):
+    body = client_for("viewer-b").get(f"/workloads/{world.workloads['train-b'].pk}").content.decode()
+    for event in Event.objects.filter(workload=world.workloads["train-b"]):
+        assert f'id="e-{event.pk}"' in body
+    assert 'class="lane-running"' in body
+
+
+def test_where_it_runs_names_node_and_gpus(world: World, client_for: ClientFor):
+    body = client_for("viewer-c").get(f"/workloads/{world.workloads['train-c'].pk}").content.decode()
+    assert "<td>n02</td>" in body
+    assert "1, 2, 3, 4" in body
+
+
+@pytest.mark.parametrize(
+    ("name", "person", "present", "absent"),
+    [
+        ("train-b", "developer-b", {"stop", "priority", "clone"}, {"scale", "move", "hold"}),
+        ("train-b", "viewer-b", set(), {"stop", "priority", "clone"}),
+        ("wide-b", "developer-b", {"hold", "move", "stop"}, {"release", "restart"}),
+        ("held-c", "operator-c", {"release", "stop"}, {"hold"}),
+        ("chat", "operator-a", {"scale", "stop"}, {"move"}),
+    ],
+)
+def test_buttons_follow_state_and_rights(
+    world: World, client_for: ClientFor, name: str, person: str, present: set[str], absent: set[str]
+):
+    pk = world.workloads[name].pk
+    body = client_for(person).get(f"/workloads/{pk}").content.decode()
+    shown = {action for action in present | absent if f'"/workloads/{pk}/do/{action}"' in body}
+    assert shown == present
+
+
+@pytest.mark.parametrize(("action", "held"), [("hold", True), ("release", False)])
+def test_hold_and_release(world: World, client_for: ClientFor, action: str, held: bool):
+    workload = world.workloads["wide-b" if held else "held-c"]
+    person = "developer-b" if held else "developer-c"
+    assert client_for(person).post(f"/workloads/{workload.pk}/do/{action}").status_code == 302
+    workload.refresh_from_db()
+    assert workload.held is held
+
+
+def test_stopping_a_running_job_tells_it_to_stop(world: World, client_for: ClientFor):
+    workload = world.workloads["train-b"]
+    client_for("developer-b").post(f"/workloads/{workload.pk}/do/stop")
+    workload.refresh_from_db()
+    assert workload.state == State.STOPPING
+
+
+def test_an_action_that_the_state_forbids_is_refused_in_words(world: World, client_for: ClientFor):
+    answer = client_for("developer-b").post(f"/workloads/{world.workloads['train-b'].pk}/do/hold")
+    assert answer.status_code == 422
+    assert "The workload is running" in answer.content.decode()
+
+
+def test_the_same_refusal_reaches_a_fragment_as_a_note(world: World, client_for: ClientFor):
+    answer = client_for("developer-b").post(
+        f"/workloads/{world.workloads['train-b'].pk}/do/hold", headers={"HX-Request": "true"}
+    )
+    assert (answer.status_code, answer["HX-Reswap"]) == (422, "none")
+    assert "toast" in answer["HX-Trigger"]
+
+
+def test_scaling_a_service(world: World, client_for: ClientFor):
+    chat = world.workloads["chat"]
+    assert client_for("operator-a").post(f"/workloads/{chat.pk}/do/scale", {"replicas": "3"}).status_code == 302
+    chat.refresh_from_db()
+    assert chat.replicas == 3
+    wrong = client_for("operator-a").post(f"/workloads/{chat.pk}/do/scale", {"replicas": "-1"})
+    assert (wrong.status_code, "greater than or equal to 0" in wrong.content.decode()) == (422, True)
+
+
+def test_priority_and_clone(world: World, client_for: ClientFor):
+    client, workload = client_for("developer-b"), world.workloads["wide-b"]
+    client.post(f"/workloads/{workload.pk}/do/priority", {"priority": "5"})
+    client.post(f"/workloads/{workload.pk}/do/clone", {"name": "wide-b-2"})
+    workload.refresh_from_db()
+    copy = Workload.objects.get(name="wide-b-2")
+    assert (workload.priority, copy.state, copy.gpus, copy.replicas) == (5, State.QUEUED, 8, 2)
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("kind=service", {"chat"}),
+        ("state=waiting", {"wide-b", "held-c"}),
+        ("q=train", {"train-b", "train-c"}),
+        ("q=developer-c&state=running", {"notes-c", "train-c"}),
+        ("quota=99999", set()),
+    ],
+)
+def test_filters_of_the_list_are_in_the_address(world: World, client_for: ClientFor, query: str, names: set[str]):
+    body = client_for("platform").get(f"/workloads?{query}").content.decode()
+    assert {name for name, workload in world.workloads.items() if f'id="w-{workload.pk}"' in body} == names
+
+
+def test_a_fragment_of_the_list_is_its_rows_alone(world: World, client_for: ClientFor):
+    answer = client_for("platform").get("/workloads", headers={"HX-Request": "true", "HX-Target": "board"})
+    body = answer.content.decode()
+    assert body.lstrip().startswith('<div id="board"')
+    assert f'id="w-{world.workloads["chat"].pk}"' in body
+
+
+def test_an_operator_moves_a_job_up_inside_its_priority(world: World, client_for: ClientFor):
+    first, second = (waiting(world, name, "b", "north", gpus=1, replicas=1, code="nodes.full") for name in ("one", "two"))
+    Workload.objects.filter(pk=second.pk).update(position=first.position + 1)
+    client_for("operator-b").post(f"/queue/{second.pk}/move", {"to": "up"})
+    order = Workload.objects.filter(pk__in=[first.pk, second.pk]).order_by("position", "id")
+    assert [workload.name for workload in order] == ["two", "one"]
+
+
+def test_the_queue_gives_each_line_its_reason(world: World, client_for: ClientFor):
+    body = client_for("viewer-b").get("/queue").content.decode()
+    assert "Not all workers of the gang find room at once" in body
+    assert f'id="l-{world.workloads["held-c"].pk}"' not in body
