@@ -34,7 +34,8 @@ def memory(mib: int | None) -> str:
         return NOTHING
     if mib < MIB_IN["GIB"]:
         return f"{mib} MiB"
-    return f"{formats.number_format(round(mib / MIB_IN['GIB'], 1), use_l10n=True).removesuffix('.0').removesuffix(',0')} GiB"
+    gib = round(Decimal(mib) / MIB_IN["GIB"], 1)
+    return f"{formats.number_format(gib.quantize(1) if gib == int(gib) else gib, use_l10n=True)} GiB"
 
 
 def parse_memory(text: str) -> int:

@@ -112,7 +112,7 @@ class HeatNode:
 
 @dataclass(frozen=True, slots=True)
 class GpuUse:
-    """One device: which first-level quota's work is on it (its number in the legend, from 1; 0 = free), and its health."""
+    """One device: whose work is on it (the number in the legend, from 1; 0 = free), and its health."""
 
     owner: int = 0
     is_bad: bool = False

@@ -12,10 +12,10 @@ from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
-from quotas.selectors import list_clusters
 
 from console.middleware import theme_of
 from quotas.models import Cluster, PlatformRole, User
+from quotas.selectors import list_clusters
 
 CLUSTER_KEY = "cluster"
 

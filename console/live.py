@@ -19,6 +19,7 @@ from django.contrib.auth import get_user
 from django.db import connection
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
 from django.views.decorators.http import require_safe
 from redis.exceptions import RedisError
 
@@ -131,9 +132,7 @@ def session_user(request: HttpRequest) -> User | None:
 def granted_topics(user: User, wanted: Iterable[str]) -> frozenset[str]:
     """Those of the wanted topics that name something the person may see, and those that name nothing in particular."""
     with returned_connection():
-        named = {
-            f"{name}.{pk}" for name, pks in _numbers(wanted).items() for pk in _visible_among(user, name, pks)
-        }
+        named = {f"{name}.{pk}" for name, pks in _numbers(wanted).items() for pk in _visible_among(user, name, pks)}
     return frozenset(named | set(SHARED_TOPICS).intersection(wanted))
 
 
@@ -173,7 +172,7 @@ def returned_connection() -> Iterator[None]:
 
 
 @require_safe
-async def events(request: HttpRequest) -> HttpResponse:
+async def events(request: HttpRequest) -> HttpResponseBase:
     """The stream of a page: ``topics`` lists what it shows, separated by commas."""
     user = await request.auser()
     if not user.is_authenticated:

@@ -12,10 +12,10 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from quotas.words import sentence
 
 from console.views.base import HtmxRequest, wants_part
 from quotas.errors import Denied, NotFound, Refused, Stale
+from quotas.words import sentence
 
 THEMES = ("light", "dark", "system")
 API_PREFIX = "/api/"
@@ -94,7 +94,9 @@ def refused(request: HttpRequest, error: Refused) -> HttpResponse:
 
 def stale(request: HttpRequest, error: Stale) -> HttpResponse:
     """Somebody else was faster: what was typed stays, what is in force now stands above it."""
-    words = _("Somebody else has changed this meanwhile. What you typed is below; save again to put it in place of theirs.")
+    words = _(
+        "Somebody else has changed this meanwhile. What you typed is below; save again to put it in place of theirs."
+    )
     form_page = getattr(request, "form_page", None)
     if form_page is not None:
         newest = type(error.thing)._default_manager.filter(pk=error.thing.pk).values_list("revision", flat=True).first()

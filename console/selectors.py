@@ -77,7 +77,7 @@ def quota_branches(*, actor: Actor, cluster: Cluster, pool: NodePool | None = No
         .order_by("id")
     )
     branches = {quota.pk: _branch(quota, pool) for quota in quotas}
-    roots = []
+    roots: list[Branch] = []
     for quota in quotas:
         parent = branches.get(quota.parent_id or 0)
         (parent.children if parent else roots).append(branches[quota.pk])
@@ -168,9 +168,7 @@ def usage_history(
     """GPUs held by each layer's quotas over the period until now, on the cluster's clock."""
     length, samples = PERIODS[period]
     now = cluster.now()
-    series = usage_series(
-        actor=actor, cluster=cluster, since=now - length, until=now, samples=samples, pool=pool
-    )
+    series = usage_series(actor=actor, cluster=cluster, since=now - length, until=now, samples=samples, pool=pool)
     values = np.zeros((len(layers.names), len(series.times)), dtype=np.int64)
     for quota_id, held in series.held.items():
         if quota_id in layers.of:
@@ -249,13 +247,12 @@ class Cards:
 def overview_cards(*, actor: Actor, cluster: Cluster, branches: Sequence[Branch], now: datetime) -> Cards:
     """The numbers on top of the overview, of what the actor may see."""
     waiting = visible_workloads(actor).filter(cluster=cluster, state=State.QUEUED, held=False)
-    queue = waiting.aggregate(
-        count=Count("id"), oldest=Min("submitted_at"), gpus=Coalesce(Sum(GPUS_ASKED), 0)
-    )
+    queue = waiting.aggregate(count=Count("id"), oldest=Min("submitted_at"), gpus=Coalesce(Sum(GPUS_ASKED), 0))
     recent = Eviction.objects.filter(
         workload__in=visible_workloads(actor).filter(cluster=cluster), at__gt=now - DAY
     ).aggregate(
-        evictions=Count("id", filter=Q(what=Eviction.What.EVICTION)), moves=Count("id", filter=Q(what=Eviction.What.MOVE))
+        evictions=Count("id", filter=Q(what=Eviction.What.EVICTION)),
+        moves=Count("id", filter=Q(what=Eviction.What.MOVE)),
     )
     leaves = [branch for branch in branches if not branch.children]
     borrowing = [branch for branch in branches if branch.usage.borrowed and branch.own]
@@ -288,7 +285,7 @@ class QueueLine:
 
 
 def waiting_workloads(*, actor: Actor, cluster: Cluster, quota: Quota | None = None) -> QuerySet[Workload]:
-    """What waits for room, services that want more replicas included: priority first, then as it stands in its queue."""
+    """What waits for room (services that want more, too): by priority, then as it stands in its queue."""
     found = (
         visible_workloads(actor)
         .filter(cluster=cluster, state__in=(State.QUEUED, State.RESIZING))

@@ -1,4 +1,4 @@
-"""Rows in words: what pages say about reasons, events, changes and numbers. No queries of their own beyond the rows given."""
+"""Rows in words: what pages say about reasons, events, changes and numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from quotas.models import QuotaVersion, User
 from quotas.words import sentence
 from workloads.models import Allocation, Event, Phase, State, Workload
 from workloads.seeing import facts_for
-
 
 # --- why something waits ---------------------------------------------------------------------------------------------
 
@@ -122,7 +121,11 @@ def attention_words(items: Iterable[Attention]) -> list[AttentionRow]:
 
 def _attention_row(item: Attention) -> AttentionRow:
     icon, route, words = {
-        "starved": ("hourglass", "quota-detail", _("work waits, and %(gpus)s of its guaranteed GPUs are not in its use")),
+        "starved": (
+            "hourglass",
+            "quota-detail",
+            _("work waits, and %(gpus)s of its guaranteed GPUs are not in its use"),
+        ),
         "node": ("server-off", "node-detail", _("is %(state)s")),
         "devices": ("cpu", "node-detail", _("has unhealthy GPUs")),
         "late": ("clock", "", _("The scheduler has not finished a cycle for half a minute.")),
@@ -174,6 +177,8 @@ RULES = {
     "d": gettext_lazy("by order"),
 }
 
+PLAIN_FACTS = ("from", "to", "reason", "replicas", "priority", "quota", "exit_code")
+
 
 def event_lines(events: Iterable[Event], reader: User) -> list[EventLine]:
     seen = facts_for(reader)
@@ -193,9 +198,8 @@ def event_words(verb: str, facts: Mapping[str, Any]) -> str:
         told.append(_("for %(name)s") % {"name": facts["claimant"]})
     if "code" in facts:
         told.append(sentence(str(facts["code"]), facts).rstrip("."))
-    for name in ("from", "to", "reason", "replicas", "priority", "quota", "exit_code"):
-        if name in facts and not isinstance(facts[name], Mapping | list):
-            told.append(f"{name.replace('_', ' ')} {facts[name]}")
+    plain = [name for name in PLAIN_FACTS if name in facts and not isinstance(facts[name], Mapping | list)]
+    told += [f"{name.replace('_', ' ')} {facts[name]}" for name in plain]
     return f"{words}: {', '.join(told)}." if told else f"{words}."
 
 
@@ -302,7 +306,10 @@ def change_list(version: QuotaVersion) -> list[Change]:
     """The fields that differ between before and after, amounts in GPUs, cores and GiB."""
     before, after = _flat(version.before), _flat(version.after)
     names = [name for name in after if before.get(name) != after[name]]
-    return [Change(label_of(name), value_words(name, before.get(name, "")), value_words(name, after[name])) for name in names]
+    return [
+        Change(label_of(name), value_words(name, before.get(name, "")), value_words(name, after[name]))
+        for name in names
+    ]
 
 
 def _flat(state: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -328,7 +335,7 @@ def value_words(name: str, value: Any) -> str:
         return _("none")
     if isinstance(value, bool):
         return _("on") if value else _("off")
-    if isinstance(value, int) and (name.endswith("_milli") or name.endswith("weight")):
+    if isinstance(value, int) and name.endswith(("_milli", "weight")):
         return gpus(value)
     if isinstance(value, int) and name.endswith("_mib"):
         return memory(value)

@@ -34,7 +34,11 @@ PAGES = {
 }
 # A page about one thing: the list that links to it, the selector of the link, and what follows its address.
 DETAILS = {
-    "quota": ("/quotas", "tr [href^='/quotas/']:not([href*='new'])", ("", "/children", "/usage", "/policy", "/history", "/scale")),
+    "quota": (
+        "/quotas",
+        "tr [href^='/quotas/']:not([href*='new'])",
+        ("", "/children", "/usage", "/policy", "/history", "/scale"),
+    ),
     "workspace": ("/workspaces", "tr [href^='/workspaces/']", ("", "/members", "/quotas", "/settings", "/members/add")),
     "workload": ("/workloads?state=running", "tr [href^='/workloads/']", ("",)),
     "waiting": ("/queue", "tr [href^='/workloads/']", ("",)),

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from django import forms
 from django.forms.boundfield import BoundField
 from django.forms.renderers import TemplatesSetting
+from django.http import QueryDict
 from django.utils.functional import cached_property
 
 from quotas.errors import Problem
@@ -77,20 +78,18 @@ class ConsoleForm(forms.Form):
     @property
     def shown_problems(self) -> list[ShownProblem]:
         """All errors of the form with the field each belongs to, for the summary on top."""
-        found = []
+        found: list[ShownProblem] = []
         for name, errors in self.errors.items():
             bound = self[name] if name in self.fields else None
-            for message in errors:
-                found.append(
-                    ShownProblem(anchor_of(bound) if bound else "", str(bound.label) if bound else "", str(message))
-                )
+            anchor, label = (anchor_of(bound), str(bound.label)) if bound else ("", "")
+            found += [ShownProblem(anchor, label, str(message)) for message in errors]
         return found
 
     def renew_revision(self, revision: int) -> None:
         """What was typed stays, on top of the newest state: saving again puts it in place of that."""
-        data = self.data.copy()
-        data["revision"] = str(revision)
-        self.data = data
+        if isinstance(self.data, QueryDict):
+            self.data = self.data.copy()
+            self.data["revision"] = str(revision)
 
     def add_problems(self, problems: Iterable[Problem]) -> None:
         """Show a service's refusal at the fields it names; what no field stands for goes on top."""

@@ -22,9 +22,6 @@ class MilliField(forms.DecimalField):
         self.unit = unit
         self.widget.attrs["inputmode"] = "decimal"
 
-    def to_python(self, value: Any) -> Decimal | None:
-        return super().to_python(value)
-
     def clean(self, value: Any) -> Any:
         number = super().clean(value)
         return None if number is None else int(number * amounts.MILLI)
@@ -32,7 +29,11 @@ class MilliField(forms.DecimalField):
     def prepare_value(self, value: Any) -> Any:
         """An int is in thousandths (an initial value); what was typed comes back as it was."""
         if isinstance(value, int):
-            return f"{Decimal(value) / amounts.MILLI:f}".rstrip("0").rstrip(".") if value % amounts.MILLI else value // amounts.MILLI
+            return (
+                f"{Decimal(value) / amounts.MILLI:f}".rstrip("0").rstrip(".")
+                if value % amounts.MILLI
+                else value // amounts.MILLI
+            )
         return value
 
 
@@ -92,4 +93,8 @@ class LabelsField(forms.CharField):
         return labels
 
     def prepare_value(self, value: Any) -> Any:
-        return ", ".join(f"{name}={content}" for name, content in sorted(value.items())) if isinstance(value, dict) else value
+        return (
+            ", ".join(f"{name}={content}" for name, content in sorted(value.items()))
+            if isinstance(value, dict)
+            else value
+        )

@@ -14,17 +14,21 @@ from django.utils.translation import gettext_lazy
 
 from console.forms.base import ConsoleForm, Section
 from console.forms.fields import LabelsField, MemoryField, MilliField, SpanField
-from quotas.models import KINDS, NodePool, Quota, QuotaAmount, QueuePolicy
+from quotas.models import KINDS, NodePool, QueuePolicy, Quota, QuotaAmount
 from quotas.specs import DESCRIPTION_MAX, NAME_MAX, PRIORITY_HIGH, PRIORITY_LOW, AmountSpec
 from workloads.models import Kind
 
 PRIORITIES = [(str(number), str(number)) for number in range(PRIORITY_LOW, PRIORITY_HIGH + 1)]
 KIND_CHOICES = [(kind, Kind(kind).label) for kind in KINDS]
 POLICY_HELP = {
-    QueuePolicy.FIFO: gettext_lazy("By priority, then first come first served. A head that does not fit holds up all behind it."),
+    QueuePolicy.FIFO: gettext_lazy(
+        "By priority, then first come first served. A head that does not fit holds up all behind it."
+    ),
     QueuePolicy.ROUND_ROBIN: gettext_lazy("The same order, but a head that does not fit is skipped."),
     QueuePolicy.BALANCE: gettext_lazy("The head alone at first; every few minutes one more may pass it."),
-    QueuePolicy.INTELLIGENT: gettext_lazy("A head of priority 7 or more holds up all behind it; below that others pass, and waiting raises the priority."),
+    QueuePolicy.INTELLIGENT: gettext_lazy(
+        "A head of priority 7 or more holds up all behind it; below that others pass, and waiting raises the priority."
+    ),
 }
 
 
@@ -44,24 +48,34 @@ class QuotaSettingsForm(ConsoleForm):
 
     name = forms.CharField(label=gettext_lazy("Name"), max_length=NAME_MAX)
     description = forms.CharField(label=gettext_lazy("Description"), max_length=DESCRIPTION_MAX, required=False)
-    labels = LabelsField(label=gettext_lazy("Labels"), required=False, help_text=gettext_lazy("For example team=vision, tier=gold."))
+    labels = LabelsField(
+        label=gettext_lazy("Labels"), required=False, help_text=gettext_lazy("For example team=vision, tier=gold.")
+    )
     queue_policy = forms.ChoiceField(
-        label=gettext_lazy("Queue policy"), choices=[(value, label.capitalize()) for value, label in QueuePolicy.choices],
-        help_text=gettext_lazy("How waiting work of this quota is ordered. Changes apply to work that has not started."),
+        label=gettext_lazy("Queue policy"),
+        choices=[(value, label.capitalize()) for value, label in QueuePolicy.choices],
+        help_text=gettext_lazy(
+            "How waiting work of this quota is ordered. Changes apply to work that has not started."
+        ),
     )
     child_preemption = forms.BooleanField(
-        label=gettext_lazy("Child-level preemption"), required=False,
-        help_text=gettext_lazy("Own work of the kinds below may take room back from work of the quotas under this one."),
+        label=gettext_lazy("Child-level preemption"),
+        required=False,
+        help_text=gettext_lazy(
+            "Own work of the kinds below may take room back from work of the quotas under this one."
+        ),
     )
     child_claimants = KindsField(label=gettext_lazy("Kinds that may claim"))
     child_max_victim_priority = PriorityField(label=gettext_lazy("Highest priority that may be taken"))
     child_kinds = KindsField(label=gettext_lazy("Kinds that may be taken"))
     priority_inside = forms.BooleanField(
-        label=gettext_lazy("Priority preemption inside"), required=False,
+        label=gettext_lazy("Priority preemption inside"),
+        required=False,
         help_text=gettext_lazy("Higher priority may take the place of lower priority within this quota."),
     )
     priority_siblings = forms.BooleanField(
-        label=gettext_lazy("Priority preemption among siblings"), required=False,
+        label=gettext_lazy("Priority preemption among siblings"),
+        required=False,
         help_text=gettext_lazy("The same between this quota and its siblings that have it on too."),
     )
     priority_by_low = PriorityField(label=gettext_lazy("May preempt: from priority"))
@@ -70,27 +84,48 @@ class QuotaSettingsForm(ConsoleForm):
     priority_of_high = PriorityField(label=gettext_lazy("May be preempted: to priority"))
     priority_kinds = KindsField(label=gettext_lazy("Kinds that may be preempted"))
     idle_sharing = forms.BooleanField(
-        label=gettext_lazy("Idle sharing"), required=False,
-        help_text=gettext_lazy("Others may borrow what this quota and those below it leave idle. Off: it is lent inside only."),
+        label=gettext_lazy("Idle sharing"),
+        required=False,
+        help_text=gettext_lazy(
+            "Others may borrow what this quota and those below it leave idle. Off: it is lent inside only."
+        ),
     )
     min_runtime_reclaim_s = SpanField(label=gettext_lazy("Least run time before a reclaim"), required=False)
-    min_runtime_preempt_s = SpanField(label=gettext_lazy("Least run time before preemption by priority"), required=False)
+    min_runtime_preempt_s = SpanField(
+        label=gettext_lazy("Least run time before preemption by priority"), required=False
+    )
     min_runtime_override_after_s = SpanField(
-        label=gettext_lazy("Override after"), required=False,
-        help_text=gettext_lazy("Work within its guarantee that has waited this long need not respect the least run time. Empty: never."),
+        label=gettext_lazy("Override after"),
+        required=False,
+        help_text=gettext_lazy(
+            "Work within its guarantee that has waited this long need not respect the least run time. Empty: never."
+        ),
     )
     reserve_after_s = SpanField(
-        label=gettext_lazy("Reserve nodes after"), required=False,
+        label=gettext_lazy("Reserve nodes after"),
+        required=False,
         help_text=gettext_lazy("A head within its guarantee that has waited this long gets nodes reserved."),
     )
 
     settings_layout: ClassVar[tuple[tuple[Any, ...], ...]] = (
         (gettext_lazy("Lending and order"), ("idle_sharing", "queue_policy")),
         (gettext_lazy("Child-level preemption"), ("child_preemption",)),
-        (gettext_lazy("Its kinds and ceiling"), ("child_claimants", "child_kinds", "child_max_victim_priority"), "child_preemption=on"),
+        (
+            gettext_lazy("Its kinds and ceiling"),
+            ("child_claimants", "child_kinds", "child_max_victim_priority"),
+            "child_preemption=on",
+        ),
         (
             gettext_lazy("Preemption by priority"),
-            ("priority_inside", "priority_siblings", "priority_by_low", "priority_by_high", "priority_of_low", "priority_of_high", "priority_kinds"),
+            (
+                "priority_inside",
+                "priority_siblings",
+                "priority_by_low",
+                "priority_by_high",
+                "priority_of_low",
+                "priority_of_high",
+                "priority_kinds",
+            ),
         ),
         (
             gettext_lazy("Protection"),
@@ -112,7 +147,12 @@ class QuotaSettingsForm(ConsoleForm):
 def settings_of(quota: Quota) -> dict[str, Any]:
     """Initial values of the settings form."""
     values = {name: getattr(quota, name) for name in QuotaSettingsForm.base_fields}
-    return {name: str(value) if name.startswith("priority_") and isinstance(value, int) and not isinstance(value, bool) else value for name, value in values.items()}
+    return {
+        name: str(value)
+        if name.startswith("priority_") and isinstance(value, int) and not isinstance(value, bool)
+        else value
+        for name, value in values.items()
+    }
 
 
 class EditQuotaForm(QuotaSettingsForm):
@@ -159,7 +199,11 @@ class AmountsMixin:
                     help_text=AMOUNT_HELP.get(name, ""),
                 )
             self.fields[field_name("rank", pool)] = forms.IntegerField(
-                label=_("Rank for surplus"), required=False, initial=row.rank if row else 0, min_value=-1000, max_value=1000,
+                label=_("Rank for surplus"),
+                required=False,
+                initial=row.rank if row else 0,
+                min_value=-1000,
+                max_value=1000,
                 help_text=_("Lower comes first."),
             )
 
@@ -169,7 +213,9 @@ class AmountsMixin:
             words = _("Amounts in pool %(pool)s") % {"pool": pool.name} if len(self.pools) > 1 else _("Amounts")
             rest = [name for name, _label, _kind in AMOUNT_FIELDS if name not in MAIN_AMOUNTS]
             sections.append(Section(words, [form[field_name(name, pool)] for name in MAIN_AMOUNTS]))
-            sections.append(Section(_("More amounts"), [form[field_name(name, pool)] for name in (*rest, "rank")], fold=True))
+            sections.append(
+                Section(_("More amounts"), [form[field_name(name, pool)] for name in (*rest, "rank")], fold=True)
+            )
         return sections
 
     def amounts(self, data: dict[str, Any]) -> dict[NodePool, AmountSpec]:
@@ -202,7 +248,10 @@ class NewQuotaForm(AmountsMixin, QuotaSettingsForm):
     """A new quota with its amounts and all its switches."""
 
     parent = forms.ModelChoiceField(
-        label=gettext_lazy("Under"), queryset=Quota.objects.none(), required=False, empty_label=gettext_lazy("(a root quota)")
+        label=gettext_lazy("Under"),
+        queryset=Quota.objects.none(),
+        required=False,
+        empty_label=gettext_lazy("(a root quota)"),
     )
 
     def __init__(self, *args: Any, pools: Iterable[NodePool], parents: QuerySet[Quota], **options: Any) -> None:
@@ -226,11 +275,16 @@ class ScaleForm(AmountsMixin, ConsoleForm):
 
     on_excess = forms.ChoiceField(
         label=gettext_lazy("What uses more than the new amounts"),
-        choices=(("keep", gettext_lazy("runs on until it ends or the room is claimed")), ("preempt", gettext_lazy("is preempted"))),
+        choices=(
+            ("keep", gettext_lazy("runs on until it ends or the room is claimed")),
+            ("preempt", gettext_lazy("is preempted")),
+        ),
         initial="keep",
     )
     after = SpanField(
-        label=gettext_lazy("Preempt after"), required=False, help_text=gettext_lazy("For example 10m. Empty: now."),
+        label=gettext_lazy("Preempt after"),
+        required=False,
+        help_text=gettext_lazy("For example 10m. Empty: now."),
     )
     revision = forms.IntegerField(widget=forms.HiddenInput)
 
@@ -284,7 +338,8 @@ class RebalanceForm(ConsoleForm):
     @property
     def rows(self) -> list[RebalanceRow]:
         return [
-            RebalanceRow(quota, depth, now, used, self[f"guaranteed-{quota.pk}"]) for quota, depth, now, used in self.given
+            RebalanceRow(quota, depth, now, used, self[f"guaranteed-{quota.pk}"])
+            for quota, depth, now, used in self.given
         ]
 
     def changed(self) -> dict[Quota, int]:

@@ -17,13 +17,25 @@ from console.forms.quotas import PRIORITIES
 from quotas.models import Cluster, EngineKind, NodePool, WorkspaceQuota
 from quotas.specs import GPUS_OF_NODE_MAX, NAME_MAX
 from workloads.models import Idle, Kind, Restart, ScalingRule, Visibility
-from workloads.specs import CRON_MAX, IMAGE_MAX, PRIORITY_OF_KIND, REPLICAS_MAX, RETRIES_MAX
 from workloads.schedules import NOT_PLACES
+from workloads.specs import CRON_MAX, IMAGE_MAX, PRIORITY_OF_KIND, REPLICAS_MAX, RETRIES_MAX
 
 IDLE_HELP = (
-    (Idle.NEVER, gettext_lazy("Never"), gettext_lazy("Starts only within what the quota is promised. Nobody can take the room back.")),
-    (Idle.ALLOW, gettext_lazy("Allow"), gettext_lazy("May also start on room that others leave idle; preempted when they want it back.")),
-    (Idle.ONLY, gettext_lazy("Only"), gettext_lazy("Runs on idle room alone and leaves the quota's promise to other work.")),
+    (
+        Idle.NEVER,
+        gettext_lazy("Never"),
+        gettext_lazy("Starts only within what the quota is promised. Nobody can take the room back."),
+    ),
+    (
+        Idle.ALLOW,
+        gettext_lazy("Allow"),
+        gettext_lazy("May also start on room that others leave idle; preempted when they want it back."),
+    ),
+    (
+        Idle.ONLY,
+        gettext_lazy("Only"),
+        gettext_lazy("Runs on idle room alone and leaves the quota's promise to other work."),
+    ),
 )
 
 
@@ -33,7 +45,9 @@ class PlaceField(forms.ChoiceField):
     def set_bindings(self, bindings: Iterable[WorkspaceQuota]) -> None:
         groups: dict[str, list[tuple[str, str]]] = {}
         for binding in bindings:
-            words = _("%(quota)s (default)") % {"quota": binding.quota.name} if binding.is_default else binding.quota.name
+            words = (
+                _("%(quota)s (default)") % {"quota": binding.quota.name} if binding.is_default else binding.quota.name
+            )
             groups.setdefault(binding.workspace.name, []).append((place_value(binding), words))
         self.choices = list(groups.items())
 
@@ -47,48 +61,101 @@ class SubmitForm(ConsoleForm):
 
     name = forms.CharField(label=gettext_lazy("Name"), max_length=NAME_MAX)
     place = PlaceField(label=gettext_lazy("Workspace and quota"))
-    visibility = forms.ChoiceField(label=gettext_lazy("Who sees it"), choices=[(v, label.capitalize()) for v, label in Visibility.choices], initial=Visibility.SHARED)
+    visibility = forms.ChoiceField(
+        label=gettext_lazy("Who sees it"),
+        choices=[(v, label.capitalize()) for v, label in Visibility.choices],
+        initial=Visibility.SHARED,
+    )
     image = forms.CharField(label=gettext_lazy("Image"), max_length=IMAGE_MAX, required=False)
-    command = forms.CharField(label=gettext_lazy("Command"), required=False, help_text=gettext_lazy("As in a shell; quotes group words."))
+    command = forms.CharField(
+        label=gettext_lazy("Command"), required=False, help_text=gettext_lazy("As in a shell; quotes group words.")
+    )
     environment = forms.CharField(
-        label=gettext_lazy("Environment"), required=False, widget=forms.Textarea(attrs={"rows": 2}),
+        label=gettext_lazy("Environment"),
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 2}),
         help_text=gettext_lazy("One NAME=value a line."),
     )
     gpus = MilliField(
-        label=gettext_lazy("GPUs per replica"), initial=1000, max_value=GPUS_OF_NODE_MAX,
+        label=gettext_lazy("GPUs per replica"),
+        initial=1000,
+        max_value=GPUS_OF_NODE_MAX,
         help_text=gettext_lazy("Whole GPUs, or a part of one such as 0.5."),
     )
     cpu_milli = MilliField(label=gettext_lazy("CPU cores per replica"), required=False)
-    memory_mib = MemoryField(label=gettext_lazy("Memory per replica"), required=False, help_text=gettext_lazy("For example 64GiB."))
+    memory_mib = MemoryField(
+        label=gettext_lazy("Memory per replica"), required=False, help_text=gettext_lazy("For example 64GiB.")
+    )
     replicas = forms.IntegerField(label=gettext_lazy("Replicas"), min_value=0, max_value=REPLICAS_MAX, initial=1)
-    min_replicas = forms.IntegerField(label=gettext_lazy("At least (elastic)"), min_value=1, max_value=REPLICAS_MAX, required=False)
-    max_replicas = forms.IntegerField(label=gettext_lazy("At most (elastic)"), min_value=1, max_value=REPLICAS_MAX, required=False)
+    min_replicas = forms.IntegerField(
+        label=gettext_lazy("At least (elastic)"), min_value=1, max_value=REPLICAS_MAX, required=False
+    )
+    max_replicas = forms.IntegerField(
+        label=gettext_lazy("At most (elastic)"), min_value=1, max_value=REPLICAS_MAX, required=False
+    )
     gang = forms.BooleanField(label=gettext_lazy("All workers together or not at all"), required=False, initial=True)
     priority = forms.TypedChoiceField(label=gettext_lazy("Priority"), choices=PRIORITIES, coerce=int)
     idle = forms.ChoiceField(label=gettext_lazy("Use of idle room"), choices=Idle.choices, initial=Idle.NEVER)
     preemptible = forms.ChoiceField(
-        label=gettext_lazy("May be preempted"), required=False,
+        label=gettext_lazy("May be preempted"),
+        required=False,
         choices=(("", gettext_lazy("as usual for its kind")), ("yes", gettext_lazy("yes")), ("no", gettext_lazy("no"))),
     )
     held = forms.BooleanField(label=gettext_lazy("Hold it: wait until it is released"), required=False)
     max_runtime_s = SpanField(label=gettext_lazy("Longest run time"), required=False)
-    estimate_s = SpanField(label=gettext_lazy("Expected run time"), required=False, help_text=gettext_lazy("Makes forecasts better and lets it fill gaps."))
-    duration_s = SpanField(label=gettext_lazy("Simulated run time"), required=False, help_text=gettext_lazy("How long it runs in this simulated cluster. Empty: until it is stopped."))
+    estimate_s = SpanField(
+        label=gettext_lazy("Expected run time"),
+        required=False,
+        help_text=gettext_lazy("Makes forecasts better and lets it fill gaps."),
+    )
+    duration_s = SpanField(
+        label=gettext_lazy("Simulated run time"),
+        required=False,
+        help_text=gettext_lazy("How long it runs in this simulated cluster. Empty: until it is stopped."),
+    )
     checkpoint_every_s = SpanField(label=gettext_lazy("Checkpoint every"), required=False)
     checkpoint_on_signal = forms.BooleanField(label=gettext_lazy("Checkpoints when told to leave"), required=False)
-    grace_s = SpanField(label=gettext_lazy("Grace period"), required=False, help_text=gettext_lazy("Between the stop signal and the end; at most 1h."))
+    grace_s = SpanField(
+        label=gettext_lazy("Grace period"),
+        required=False,
+        help_text=gettext_lazy("Between the stop signal and the end; at most 1h."),
+    )
     restart = forms.ChoiceField(label=gettext_lazy("Restart"), choices=Restart.choices, initial=Restart.NEVER)
-    retries = forms.IntegerField(label=gettext_lazy("Retries"), min_value=0, max_value=RETRIES_MAX, initial=0, required=False)
-    pools = forms.MultipleChoiceField(label=gettext_lazy("Node pools"), required=False, widget=forms.CheckboxSelectMultiple, help_text=gettext_lazy("None: any pool of the quota."))
-    node_selector = LabelsField(label=gettext_lazy("Node labels"), required=False, help_text=gettext_lazy("For example gpu_model=H100."))
+    retries = forms.IntegerField(
+        label=gettext_lazy("Retries"), min_value=0, max_value=RETRIES_MAX, initial=0, required=False
+    )
+    pools = forms.MultipleChoiceField(
+        label=gettext_lazy("Node pools"),
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text=gettext_lazy("None: any pool of the quota."),
+    )
+    node_selector = LabelsField(
+        label=gettext_lazy("Node labels"), required=False, help_text=gettext_lazy("For example gpu_model=H100.")
+    )
     topology_required = forms.ChoiceField(label=gettext_lazy("Must share one"), required=False)
     topology_preferred = forms.ChoiceField(label=gettext_lazy("Better share one"), required=False)
     labels = LabelsField(label=gettext_lazy("Labels"), required=False)
-    allow_unsatisfiable = forms.BooleanField(label=gettext_lazy("Accept even if nothing here could run it today"), required=False)
+    allow_unsatisfiable = forms.BooleanField(
+        label=gettext_lazy("Accept even if nothing here could run it today"), required=False
+    )
 
-    problem_fields: ClassVar[dict[str, str]] = {"workspace": "place", "quota": "place", "gpu_milli": "gpus", "gpu_memory_mib": "gpus"}
+    problem_fields: ClassVar[dict[str, str]] = {
+        "workspace": "place",
+        "quota": "place",
+        "gpu_milli": "gpus",
+        "gpu_memory_mib": "gpus",
+    }
 
-    def __init__(self, *args: Any, kind: str, bindings: Iterable[WorkspaceQuota], cluster: Cluster | None, pools: Iterable[NodePool], **options: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        kind: str,
+        bindings: Iterable[WorkspaceQuota],
+        cluster: Cluster | None,
+        pools: Iterable[NodePool],
+        **options: Any,
+    ) -> None:
         super().__init__(*args, **options)
         self.kind = Kind(kind)
         place = self.fields["place"]
@@ -129,12 +196,27 @@ class SubmitForm(ConsoleForm):
     def all_sections(self) -> list[Section]:
         return [
             self._section(_("What"), "name", "place", "image", "command"),
-            self._section(_("How much"), "gpus", "replicas", "min_replicas", "max_replicas", "cpu_milli", "memory_mib", "gang"),
-            self._section(_("In the queue"), "priority", "preemptible", "held"),
-            self._section(_("Time"), "duration_s", "estimate_s", "max_runtime_s", "checkpoint_every_s", "checkpoint_on_signal"),
             self._section(
-                _("More"), "pools", "node_selector", "topology_required", "topology_preferred", "environment", "grace_s",
-                "restart", "retries", "labels", "visibility", "allow_unsatisfiable", fold=True,
+                _("How much"), "gpus", "replicas", "min_replicas", "max_replicas", "cpu_milli", "memory_mib", "gang"
+            ),
+            self._section(_("In the queue"), "priority", "preemptible", "held"),
+            self._section(
+                _("Time"), "duration_s", "estimate_s", "max_runtime_s", "checkpoint_every_s", "checkpoint_on_signal"
+            ),
+            self._section(
+                _("More"),
+                "pools",
+                "node_selector",
+                "topology_required",
+                "topology_preferred",
+                "environment",
+                "grace_s",
+                "restart",
+                "retries",
+                "labels",
+                "visibility",
+                "allow_unsatisfiable",
+                fold=True,
             ),
         ]
 
@@ -202,7 +284,15 @@ class CloneForm(ConsoleForm):
 
 # --- scaling rules ---------------------------------------------------------------------------------------------------
 
-DAYS = ((1, gettext_lazy("Mon")), (2, gettext_lazy("Tue")), (3, gettext_lazy("Wed")), (4, gettext_lazy("Thu")), (5, gettext_lazy("Fri")), (6, gettext_lazy("Sat")), (7, gettext_lazy("Sun")))
+DAYS = (
+    (1, gettext_lazy("Mon")),
+    (2, gettext_lazy("Tue")),
+    (3, gettext_lazy("Wed")),
+    (4, gettext_lazy("Thu")),
+    (5, gettext_lazy("Fri")),
+    (6, gettext_lazy("Sat")),
+    (7, gettext_lazy("Sun")),
+)
 
 
 class RuleForm(ConsoleForm):
@@ -210,21 +300,51 @@ class RuleForm(ConsoleForm):
 
     name = forms.CharField(label=gettext_lazy("Name"), max_length=NAME_MAX)
     how = forms.ChoiceField(
-        label=gettext_lazy("When"), choices=(("days", gettext_lazy("days and time")), ("cron", gettext_lazy("cron expression"))), initial="days",
+        label=gettext_lazy("When"),
+        choices=(("days", gettext_lazy("days and time")), ("cron", gettext_lazy("cron expression"))),
+        initial="days",
     )
-    days = forms.TypedMultipleChoiceField(label=gettext_lazy("Days"), choices=DAYS, coerce=int, required=False, widget=forms.CheckboxSelectMultiple, help_text=gettext_lazy("None: every day."))
-    time = forms.TimeField(label=gettext_lazy("Time"), required=False, widget=forms.TimeInput(attrs={"type": "time"}, format="%H:%M"))
-    cron = forms.CharField(label=gettext_lazy("Cron expression"), max_length=CRON_MAX, required=False, help_text=gettext_lazy("Five fields, or six with seconds first; for example 0 8 * * 1-5."))
+    days = forms.TypedMultipleChoiceField(
+        label=gettext_lazy("Days"),
+        choices=DAYS,
+        coerce=int,
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text=gettext_lazy("None: every day."),
+    )
+    time = forms.TimeField(
+        label=gettext_lazy("Time"), required=False, widget=forms.TimeInput(attrs={"type": "time"}, format="%H:%M")
+    )
+    cron = forms.CharField(
+        label=gettext_lazy("Cron expression"),
+        max_length=CRON_MAX,
+        required=False,
+        help_text=gettext_lazy("Five fields, or six with seconds first; for example 0 8 * * 1-5."),
+    )
     zone = forms.ChoiceField(label=gettext_lazy("Time zone"))
     target = forms.ChoiceField(
-        label=gettext_lazy("Sets"), choices=(("replicas", gettext_lazy("a number of replicas")), ("bounds", gettext_lazy("bounds"))), initial="replicas",
+        label=gettext_lazy("Sets"),
+        choices=(("replicas", gettext_lazy("a number of replicas")), ("bounds", gettext_lazy("bounds"))),
+        initial="replicas",
     )
     replicas = forms.IntegerField(label=gettext_lazy("Replicas"), min_value=0, max_value=REPLICAS_MAX, required=False)
-    min_replicas = forms.IntegerField(label=gettext_lazy("At least"), min_value=0, max_value=REPLICAS_MAX, required=False)
-    max_replicas = forms.IntegerField(label=gettext_lazy("At most"), min_value=0, max_value=REPLICAS_MAX, required=False)
-    valid_from = forms.DateField(label=gettext_lazy("From"), required=False, widget=forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d"))
-    valid_until = forms.DateField(label=gettext_lazy("Until"), required=False, widget=forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d"))
-    excluded = forms.CharField(label=gettext_lazy("Except on"), required=False, help_text=gettext_lazy("Dates such as 2026-12-25, separated by commas."))
+    min_replicas = forms.IntegerField(
+        label=gettext_lazy("At least"), min_value=0, max_value=REPLICAS_MAX, required=False
+    )
+    max_replicas = forms.IntegerField(
+        label=gettext_lazy("At most"), min_value=0, max_value=REPLICAS_MAX, required=False
+    )
+    valid_from = forms.DateField(
+        label=gettext_lazy("From"), required=False, widget=forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
+    )
+    valid_until = forms.DateField(
+        label=gettext_lazy("Until"), required=False, widget=forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
+    )
+    excluded = forms.CharField(
+        label=gettext_lazy("Except on"),
+        required=False,
+        help_text=gettext_lazy("Dates such as 2026-12-25, separated by commas."),
+    )
     ready_by = forms.BooleanField(label=gettext_lazy("Be ready at that time: start ahead"), required=False)
     enabled = forms.BooleanField(label=gettext_lazy("In force"), required=False, initial=True)
 
@@ -243,7 +363,11 @@ class RuleForm(ConsoleForm):
             Section("", [self["target"]]),
             Section("", [self["replicas"]], when="target=replicas"),
             Section("", [self["min_replicas"], self["max_replicas"]], when="target=bounds"),
-            Section(_("More"), [self[name] for name in ("valid_from", "valid_until", "excluded", "ready_by", "enabled")], fold=True),
+            Section(
+                _("More"),
+                [self[name] for name in ("valid_from", "valid_until", "excluded", "ready_by", "enabled")],
+                fold=True,
+            ),
         ]
 
     def clean_excluded(self) -> list[str]:

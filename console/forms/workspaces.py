@@ -23,7 +23,10 @@ class NewWorkspaceForm(ConsoleForm):
         label=gettext_lazy("Owner"), max_length=150, required=False, help_text=gettext_lazy("A user name. Empty: you.")
     )
     quotas = forms.ModelMultipleChoiceField(
-        label=gettext_lazy("Quotas"), queryset=Quota.objects.none(), required=False, widget=forms.CheckboxSelectMultiple,
+        label=gettext_lazy("Quotas"),
+        queryset=Quota.objects.none(),
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
         help_text=gettext_lazy("The first of them is the default."),
     )
 

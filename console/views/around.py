@@ -81,7 +81,11 @@ class ProfileForm(ConsoleForm):
     )
     theme = forms.ChoiceField(
         label=gettext_lazy("Theme"),
-        choices=(("light", gettext_lazy("Light")), ("dark", gettext_lazy("Dark")), ("system", gettext_lazy("As the system"))),
+        choices=(
+            ("light", gettext_lazy("Light")),
+            ("dark", gettext_lazy("Dark")),
+            ("system", gettext_lazy("As the system")),
+        ),
     )
     shortcuts = forms.BooleanField(label=gettext_lazy("Single-key shortcuts"), required=False)
 
@@ -99,7 +103,13 @@ def profile(request: HtmxRequest) -> HttpResponse:
     initial = {"time_zone": user.time_zone, "theme": user.theme, "shortcuts": user.shortcuts}
     form = ProfileForm(request.POST or None, initial=initial)
     page = FormPage(
-        request, form, _("Profile"), _("Save"), reverse("overview"), template="profile.html", context={"roles": roles_held(request)}
+        request,
+        form,
+        _("Profile"),
+        _("Save"),
+        reverse("overview"),
+        template="profile.html",
+        context={"roles": roles_held(request)},
     )
     if not form.is_valid():
         return page.answer()
@@ -124,16 +134,27 @@ def roles_held(request: HtmxRequest) -> list[dict[str, Any]]:
 
 
 class TokenForm(ConsoleForm):
-    name = forms.CharField(label=gettext_lazy("Name"), max_length=NAME_MAX, help_text=gettext_lazy("What it is for, such as nightly-export."))
+    name = forms.CharField(
+        label=gettext_lazy("Name"),
+        max_length=NAME_MAX,
+        help_text=gettext_lazy("What it is for, such as nightly-export."),
+    )
     workspace = forms.ModelChoiceField(
-        label=gettext_lazy("For"), queryset=Workspace.objects.none(), required=False, empty_label=gettext_lazy("everything that I may do")
+        label=gettext_lazy("For"),
+        queryset=Workspace.objects.none(),
+        required=False,
+        empty_label=gettext_lazy("everything that I may do"),
     )
     role = forms.ChoiceField(
-        label=gettext_lazy("At most as"), required=False, choices=[("", "–"), *((role.value, role.label.capitalize()) for role in Role)],
+        label=gettext_lazy("At most as"),
+        required=False,
+        choices=[("", "–"), *((role.value, role.label.capitalize()) for role in Role)],
         help_text=gettext_lazy("With a workspace: the token has at most this role there."),
     )
     expires_at = forms.DateTimeField(
-        label=gettext_lazy("Expires"), required=False, widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M")
+        label=gettext_lazy("Expires"),
+        required=False,
+        widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
     )
 
     def __init__(self, *args: Any, workspaces: Any, **options: Any) -> None:
@@ -150,8 +171,14 @@ def token_list(request: HtmxRequest) -> HttpResponse:
     form = TokenForm(request.POST or None, workspaces=visible_workspaces(request.user).order_by("name"))
     tokens = Token.objects.filter(user=request.user).select_related("workspace").order_by("-id")
     page = FormPage(
-        request, form, _("API tokens"), _("Create token"), reverse("overview"), template="tokens.html",
-        crumbs=(Crumb(_("Govern")),), context={"page": paged(request, tokens)},
+        request,
+        form,
+        _("API tokens"),
+        _("Create token"),
+        reverse("overview"),
+        template="tokens.html",
+        crumbs=(Crumb(_("Govern")),),
+        context={"page": paged(request, tokens)},
     )
     if not form.is_valid():
         return page.answer()
@@ -186,7 +213,11 @@ def audit(request: HtmxRequest) -> HttpResponse:
     rows = visible_audit(request.user).order_by("-id")
     text, result = request.GET.get("q", "").strip()[:80], request.GET.get("result", "")
     if text:
-        rows = rows.filter(object_name__icontains=text) | rows.filter(actor_name__icontains=text) | rows.filter(verb__icontains=text)
+        rows = (
+            rows.filter(object_name__icontains=text)
+            | rows.filter(actor_name__icontains=text)
+            | rows.filter(verb__icontains=text)
+        )
     if result in ("done", "refused"):
         rows = rows.filter(result=result)
     before = number(request.GET.get("before"))

@@ -1,4 +1,4 @@
-"""What views share: which part of a page is asked for, forms in a page or in the side panel, the answer after a change."""
+"""What views share: the part of a page that is asked for, forms in a page or panel, the answer after a change."""
 
 from __future__ import annotations
 

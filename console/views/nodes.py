@@ -150,14 +150,24 @@ def node_action(request: HtmxRequest, pk: int, action: str) -> HttpResponse:
     titles = {"cordon": _("Cordon %(name)s"), "drain": _("Drain %(name)s"), "uncordon": _("Uncordon %(name)s")}
     title = titles[action] % {"name": node.name}
     page = FormPage(
-        request, form, title, title, reverse("node-detail", args=[pk]),
+        request,
+        form,
+        title,
+        title,
+        reverse("node-detail", args=[pk]),
         crumbs=(Crumb(_("Nodes"), reverse("node-list")), Crumb(node.name, reverse("node-detail", args=[pk]))),
         lead=action_words(node, action),
     )
     if request.method != "POST" or not form.is_valid():
         return page.answer()
     set_node_state(actor=request.user, node=node, state=MOVES[action], reason=form.cleaned_data["reason"])
-    return done(request, _("Node %(name)s: %(state)s.") % {"name": node.name, "state": MOVES[action].label}, "node-detail", pk, changed=[f"node.{pk}", "nodes"])
+    return done(
+        request,
+        _("Node %(name)s: %(state)s.") % {"name": node.name, "state": MOVES[action].label},
+        "node-detail",
+        pk,
+        changed=[f"node.{pk}", "nodes"],
+    )
 
 
 def action_words(node: Any, action: str) -> str:
@@ -170,4 +180,8 @@ def action_words(node: Any, action: str) -> str:
     if not names:
         return _("Nothing runs there. Nothing new starts on it.")
     words = _("Nothing new starts on it, and what may be moved leaves: %(names)s.") % {"names": ", ".join(names)}
-    return f"{words} {_('Not preemptible, stays until it ends: %(names)s.') % {'names': ', '.join(kept)}}" if kept else words
+    return (
+        f"{words} {_('Not preemptible, stays until it ends: %(names)s.') % {'names': ', '.join(kept)}}"
+        if kept
+        else words
+    )

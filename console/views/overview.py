@@ -23,8 +23,8 @@ from console.selectors import (
     heat_map,
     layers_of,
     overview_cards,
-    quota_branches,
     queue_lines,
+    quota_branches,
     usage_history,
     waiting_workloads,
 )
@@ -58,9 +58,7 @@ def overview(request: HtmxRequest) -> HttpResponse:
         "queue": pending_words(
             queue_lines(waiting_workloads(actor=request.user, cluster=cluster)[:HEAD_LENGTH]), now, request.user
         ),
-        "attention": attention_words(
-            attention_list(actor=request.user, cluster=cluster, branches=branches, now=now)
-        ),
+        "attention": attention_words(attention_list(actor=request.user, cluster=cluster, branches=branches, now=now)),
         "steps": [] if branches else setup_steps(request),
     }
     template = page_or_part(request, "overview/overview.html", "board")

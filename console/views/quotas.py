@@ -61,6 +61,11 @@ SWITCHES = ("child_preemption", "priority_inside", "priority_siblings", "idle_sh
 @login_required
 @require_safe
 def quota_list(request: HtmxRequest) -> HttpResponse:
+    return tree_page(request)
+
+
+def tree_page(request: HtmxRequest) -> HttpResponse:
+    """The tree, or the part of its page that is asked for."""
     cluster = current_cluster(request)
     branches = quota_branches(actor=request.user, cluster=cluster) if cluster else []
     context = {
@@ -75,7 +80,7 @@ def quota_list(request: HtmxRequest) -> HttpResponse:
         "text": request.GET.get("q", ""),
         "only": request.GET.get("only", ""),
     }
-    return render(request, page_or_part(request, "quotas/list.html", "board", "tree"), context)
+    return render(request, page_or_part(request, "quotas/list.html", "board"), context)
 
 
 def tree_rows(request: HtmxRequest, branches: Sequence[Branch]) -> list[dict[str, Any]]:
@@ -140,11 +145,7 @@ def quota_fold(request: HtmxRequest, pk: int) -> HttpResponse:
     quota = get_quota(actor=request.user, pk=pk)
     folded = set(request.session.get(FOLDED, ()))
     request.session[FOLDED] = sorted(folded ^ {quota.pk})
-    if request.htmx:
-        request.GET = request.GET.copy()
-        request.method = "GET"
-        return quota_list(request)
-    return redirect("quota-list")
+    return tree_page(request) if request.htmx else redirect("quota-list")
 
 
 # --- one quota -------------------------------------------------------------------------------------------------------
@@ -186,7 +187,8 @@ def tab_title(name: str) -> str:
 def path_of(branches: Iterable[Branch], branch: Branch) -> list[Quota]:
     """The visible ancestors, from the root."""
     by_pk = {found.quota.pk: found.quota for found in branches}
-    path, at = [], by_pk.get(branch.quota.parent_id or 0)
+    path: list[Quota] = []
+    at = by_pk.get(branch.quota.parent_id or 0)
     while at is not None:
         path.insert(0, at)
         at = by_pk.get(at.parent_id or 0)
@@ -296,14 +298,25 @@ def quota_new(request: HtmxRequest) -> HttpResponse:
     )
     title = _("New child-level quota of %(name)s") % {"name": parent.name} if parent else _("Add Resource Quota")
     page = FormPage(
-        request, form, title, _("Create quota"), reverse("quota-list"), crumbs=quota_crumbs(), lead=room_words(request, parent)
+        request,
+        form,
+        title,
+        _("Create quota"),
+        reverse("quota-list"),
+        crumbs=quota_crumbs(),
+        lead=room_words(request, parent),
     )
     if not form.is_valid():
         return page.answer()
     given = {**form.settings(), "parent": form.cleaned_data["parent"], "amounts": form.amounts(form.cleaned_data)}
     spec = QuotaSpec.from_mapping(given, pools=visible_pools(request.user), parents=parents)
     quota = create_quota(actor=request.user, cluster=cluster, spec=spec)
-    return done(request, _("Quota %(name)s is there.") % {"name": quota.name}, "quota-list", changed=[f"quota.{quota.pk}", "quotas"])
+    return done(
+        request,
+        _("Quota %(name)s is there.") % {"name": quota.name},
+        "quota-list",
+        changed=[f"quota.{quota.pk}", "quotas"],
+    )
 
 
 @login_required
@@ -313,8 +326,12 @@ def quota_edit(request: HtmxRequest, pk: int) -> HttpResponse:
     require(request.user, "quota.edit", quota)
     form = EditQuotaForm(request.POST or None, initial={**settings_of(quota), "revision": quota.revision})
     page = FormPage(
-        request, form, _("Edit %(name)s") % {"name": quota.name}, _("Save"),
-        reverse("quota-detail", args=[pk]), crumbs=quota_crumbs(quota),
+        request,
+        form,
+        _("Edit %(name)s") % {"name": quota.name},
+        _("Save"),
+        reverse("quota-detail", args=[pk]),
+        crumbs=quota_crumbs(quota),
     )
     if not form.is_valid():
         return page.answer()
@@ -334,16 +351,21 @@ def quota_scale(request: HtmxRequest, pk: int) -> HttpResponse:
         request.POST or None, quota=quota, pools=pools_of(request, quota.cluster), initial={"revision": quota.revision}
     )
     page = FormPage(
-        request, form, _("Scale %(name)s") % {"name": quota.name}, _("Scale"), reverse("quota-detail", args=[pk]),
-        crumbs=quota_crumbs(quota), lead=scale_words(request, quota),
+        request,
+        form,
+        _("Scale %(name)s") % {"name": quota.name},
+        _("Scale"),
+        reverse("quota-detail", args=[pk]),
+        crumbs=quota_crumbs(quota),
+        lead=scale_words(request, quota),
     )
     if not form.is_valid():
         return page.answer()
     amounts, order = form.amounts(form.cleaned_data), excess_order(form)
-    scale_quota(
-        actor=request.user, quota=quota, amounts=amounts, revision=form.cleaned_data["revision"], **order
+    scale_quota(actor=request.user, quota=quota, amounts=amounts, revision=form.cleaned_data["revision"], **order)
+    return done(
+        request, _("%(name)s has its new amounts.") % {"name": quota.name}, "quota-detail", pk, changed=topics_of(quota)
     )
-    return done(request, _("%(name)s has its new amounts.") % {"name": quota.name}, "quota-detail", pk, changed=topics_of(quota))
 
 
 @login_required
@@ -361,8 +383,14 @@ def quota_rebalance(request: HtmxRequest) -> HttpResponse:
     rows = rebalance_rows(quota_branches(actor=request.user, cluster=cluster, pool=pool))
     form = RebalanceForm(request.POST or None, rows=rows, pool=pool)
     page = FormPage(
-        request, form, _("Rebalance"), _("Rebalance"), reverse("quota-list"), template="quotas/rebalance.html",
-        crumbs=quota_crumbs(), context={"pools": pools, "pool": pool},
+        request,
+        form,
+        _("Rebalance"),
+        _("Rebalance"),
+        reverse("quota-list"),
+        template="quotas/rebalance.html",
+        crumbs=quota_crumbs(),
+        context={"pools": pools, "pool": pool},
     )
     if not form.is_valid():
         return page.answer()
@@ -374,7 +402,9 @@ def quota_rebalance(request: HtmxRequest) -> HttpResponse:
 def rebalance_rows(branches: Iterable[Branch]) -> list[tuple[Quota, int, int, int]]:
     """Quotas with amounts in the pool: (quota, depth, guaranteed, used)."""
     return [
-        (branch.quota, branch.depth, branch.usage.guaranteed, branch.usage.used) for branch in branches if branch.amounts
+        (branch.quota, branch.depth, branch.usage.guaranteed, branch.usage.used)
+        for branch in branches
+        if branch.amounts
     ]
 
 
@@ -397,8 +427,13 @@ def quota_delete(request: HtmxRequest, pk: int) -> HttpResponse:
     require(request.user, "quota.delete", quota)
     form = DeleteQuotaForm(request.POST or None, quota=quota)
     page = FormPage(
-        request, form, _("Delete %(name)s") % {"name": quota.name}, _("Delete quota"), reverse("quota-detail", args=[pk]),
-        crumbs=quota_crumbs(quota), context={"submit_tone": "danger"},
+        request,
+        form,
+        _("Delete %(name)s") % {"name": quota.name},
+        _("Delete quota"),
+        reverse("quota-detail", args=[pk]),
+        crumbs=quota_crumbs(quota),
+        context={"submit_tone": "danger"},
         lead=_("Possible only when it has no children, no workspaces and no live workloads. Its history goes with it."),
     )
     if not form.is_valid():
@@ -415,7 +450,9 @@ def quota_switch(request: HtmxRequest, pk: int, name: str) -> HttpResponse:
         raise Http404
     quota = get_quota(actor=request.user, pk=pk)
     value = request.POST.get("to") == "on"
-    edit_quota_settings(actor=request.user, quota=quota, changes={name: value}, revision=number(request.POST.get("revision")))
+    edit_quota_settings(
+        actor=request.user, quota=quota, changes={name: value}, revision=number(request.POST.get("revision"))
+    )
     return done(request, _("Saved. Press the switch again to undo."), "quota-detail", pk, changed=topics_of(quota))
 
 
@@ -425,7 +462,14 @@ def quota_policy(request: HtmxRequest, pk: int) -> HttpResponse:
     quota = get_quota(actor=request.user, pk=pk)
     changes = {"queue_policy": request.POST.get("queue_policy", "")}
     edit_quota_settings(actor=request.user, quota=quota, changes=changes, revision=number(request.POST.get("revision")))
-    return done(request, _("Saved. It holds for workloads that have not started."), "quota-tab", pk, "policy", changed=topics_of(quota))
+    return done(
+        request,
+        _("Saved. It holds for workloads that have not started."),
+        "quota-tab",
+        pk,
+        "policy",
+        changed=topics_of(quota),
+    )
 
 
 @login_required
@@ -471,11 +515,14 @@ def room_words(request: HtmxRequest, parent: Quota | None) -> str:
     if parent is not None:
         branch = next(found for found in branches if found.quota.pk == parent.pk)
         return _("%(free)s of the %(all)s GPUs guaranteed to %(name)s are not promised to a child yet.") % {
-            "free": gpus(branch.free_for_children), "all": gpus(branch.usage.guaranteed), "name": parent.name,
+            "free": gpus(branch.free_for_children),
+            "all": gpus(branch.usage.guaranteed),
+            "name": parent.name,
         }
     summary = tree_summary(request, cluster, branches)
     return _("%(free)s of the cluster's %(all)s GPUs are not promised to a root quota yet.") % {
-        "free": gpus(summary["unpromised"]), "all": gpus(summary["capacity"]),
+        "free": gpus(summary["unpromised"]),
+        "all": gpus(summary["capacity"]),
     }
 
 

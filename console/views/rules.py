@@ -38,7 +38,10 @@ def rule_list(request: HtmxRequest) -> HttpResponse:
     rules = ScalingRule.objects.filter(workload__in=services.exclude(state__in=FINAL)).select_related(
         "workload__workspace", "workload__quota"
     )
-    context = {"page": paged(request, rules.order_by("workload__name", "id")), "services": services.exclude(state__in=FINAL).order_by("name")[:50]}
+    context = {
+        "page": paged(request, rules.order_by("workload__name", "id")),
+        "services": services.exclude(state__in=FINAL).order_by("name")[:50],
+    }
     return render(request, "workloads/rule_list.html", context)
 
 
@@ -81,15 +84,25 @@ def edit(request: HtmxRequest, workload: Workload, rule: ScalingRule | None) -> 
     form = RuleForm(request.POST or None, initial=rule_initial(rule, timezone.get_current_timezone_name()))
     title = _("Edit rule %(name)s") % {"name": rule.name} if rule else _("Add a scaling rule")
     page = FormPage(
-        request, form, title, _("Save"), reverse("workload-detail", args=[workload.pk]), template="workloads/rule_form.html",
-        crumbs=(Crumb(_("Workloads"), reverse("workload-list")), Crumb(workload.name, reverse("workload-detail", args=[workload.pk]))),
+        request,
+        form,
+        title,
+        _("Save"),
+        reverse("workload-detail", args=[workload.pk]),
+        template="workloads/rule_form.html",
+        crumbs=(
+            Crumb(_("Workloads"), reverse("workload-list")),
+            Crumb(workload.name, reverse("workload-detail", args=[workload.pk])),
+        ),
         lead=_("From its time on the service has this size, until another rule fires."),
         context={"preview_label": _("Preview"), "workload": workload},
     )
     if not form.is_valid():
         return page.answer(**(preview_of(workload, []) if not form.is_bound else {}))
     spec = RuleSpec.from_mapping(form.mapping())
-    rules = [spec if rule is not None and row.pk == rule.pk else RuleSpec.of(row) for row in workload.rules.order_by("id")]
+    rules = [
+        spec if rule is not None and row.pk == rule.pk else RuleSpec.of(row) for row in workload.rules.order_by("id")
+    ]
     rules = rules if rule is not None else [*rules, spec]
     if request.POST.get("do") == "preview":
         return page.answer(**preview_of(workload, rules, spec))

@@ -109,8 +109,13 @@ def workload_list(request: HtmxRequest) -> HttpResponse:
 def filter_chips(request: HtmxRequest) -> list[dict[str, str]]:
     """The filters in force, each with the parameter that removing it takes out."""
     titles = {
-        "q": _("text"), "kind": _("kind"), "state": _("state"), "quota": _("quota"), "workspace": _("workspace"),
-        "preempted": _("preempted"), "mine": _("mine"),
+        "q": _("text"),
+        "kind": _("kind"),
+        "state": _("state"),
+        "quota": _("quota"),
+        "workspace": _("workspace"),
+        "preempted": _("preempted"),
+        "mine": _("mine"),
     }
     return [
         {"name": name, "title": title, "value": chip_value(request, name), "without": address_without(request, name)}
@@ -162,9 +167,12 @@ def queue(request: HtmxRequest) -> HttpResponse:
     if cluster is None:
         return render(request, "workloads/queue.html", {"groups": []})
     quota = visible_quotas(request.user).filter(pk=number(request.GET.get("quota"))).first()
-    page = paged(request, waiting_workloads(actor=request.user, cluster=cluster, quota=quota).order_by(
-        "quota__name", "verdict__queue_position", "-priority", "position", "id"
-    ))
+    page = paged(
+        request,
+        waiting_workloads(actor=request.user, cluster=cluster, quota=quota).order_by(
+            "quota__name", "verdict__queue_position", "-priority", "position", "id"
+        ),
+    )
     lines = pending_words(queue_lines(page.object_list, page.start_index()), cluster.now(), request.user)
     context = {
         "groups": by_quota(request, lines),
@@ -226,11 +234,20 @@ def workload_new(request: HtmxRequest, kind: str = "training") -> HttpResponse:
     pools = visible_pools(request.user).filter(cluster=cluster).order_by("order", "id")
     first = preferred_binding(request, bindings)
     form = SubmitForm(
-        request.POST or None, kind=kind, bindings=bindings, cluster=cluster, pools=pools,
+        request.POST or None,
+        kind=kind,
+        bindings=bindings,
+        cluster=cluster,
+        pools=pools,
         initial={"place": place_value(first) if first else None},
     )
     page = FormPage(
-        request, form, _("New workload"), _("Submit"), reverse("workload-list"), template="workloads/new.html",
+        request,
+        form,
+        _("New workload"),
+        _("Submit"),
+        reverse("workload-list"),
+        template="workloads/new.html",
         crumbs=(Crumb(_("Work")), Crumb(_("Workloads"), reverse("workload-list"))),
         context={"kind": kind, "kinds": Kind.choices, "has_place": bool(bindings)},
     )
@@ -305,10 +322,17 @@ def simple_action(request: HtmxRequest, workload: Workload, action: str) -> Http
     return done(request, said, "workload-detail", workload.pk, changed=topics_of(workload))
 
 
-def ask(request: HtmxRequest, workload: Workload, form: ConsoleForm, title: str, submit: str, lead: str = "") -> FormPage:
+def ask(
+    request: HtmxRequest, workload: Workload, form: ConsoleForm, title: str, submit: str, lead: str = ""
+) -> FormPage:
     return FormPage(
-        request, form, f"{title}: {workload.name}", submit, reverse("workload-detail", args=[workload.pk]),
-        crumbs=workload_crumbs(workload), lead=lead,
+        request,
+        form,
+        f"{title}: {workload.name}",
+        submit,
+        reverse("workload-detail", args=[workload.pk]),
+        crumbs=workload_crumbs(workload),
+        lead=lead,
     )
 
 
@@ -340,7 +364,13 @@ def _move(request: HtmxRequest, workload: Workload) -> HttpResponse:
         return page.answer()
     target = Quota.objects.get(pk=form.cleaned_data["quota"])
     move_workload(actor=request.user, workload=workload, quota=target)
-    return done(request, _("It waits in %(quota)s now.") % {"quota": target.name}, "workload-detail", workload.pk, changed=topics_of(workload))
+    return done(
+        request,
+        _("It waits in %(quota)s now.") % {"quota": target.name},
+        "workload-detail",
+        workload.pk,
+        changed=topics_of(workload),
+    )
 
 
 def _clone(request: HtmxRequest, workload: Workload) -> HttpResponse:

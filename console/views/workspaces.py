@@ -69,8 +69,10 @@ def workspace_row(workspace: Workspace) -> dict[str, Any]:
 def live_counts(request: HtmxRequest, workspaces: Iterable[Workspace]) -> dict[int, dict[str, int]]:
     """Running and waiting workloads that the person may see, by workspace. One query."""
     found = visible_workloads(request.user).filter(workspace__in=list(workspaces)).exclude(state__in=FINAL)
-    counts = found.order_by().values("workspace_id").annotate(
-        running=Count("id", filter=~Q(state=State.QUEUED)), waiting=Count("id", filter=Q(state=State.QUEUED))
+    counts = (
+        found.order_by()
+        .values("workspace_id")
+        .annotate(running=Count("id", filter=~Q(state=State.QUEUED)), waiting=Count("id", filter=Q(state=State.QUEUED)))
     )
     return {row["workspace_id"]: {"running": row["running"], "waiting": row["waiting"]} for row in counts}
 
@@ -129,7 +131,10 @@ def _members_tab(request: HtmxRequest, workspace: Workspace) -> dict[str, Any]:
 def member_row(member: Member, custom: dict[int, str]) -> dict[str, Any]:
     return {
         "member": member,
-        "roles": [*(Role(role).label for role in member.roles), *(custom[pk] for pk in member.custom_roles if pk in custom)],
+        "roles": [
+            *(Role(role).label for role in member.roles),
+            *(custom[pk] for pk in member.custom_roles if pk in custom),
+        ],
         "is_owner": Role.OWNER in member.roles,
     }
 
@@ -161,7 +166,9 @@ TAB_CONTEXT = {
 def workspace_new(request: HtmxRequest) -> HttpResponse:
     require(request.user, "workspace.create")
     form = NewWorkspaceForm(request.POST or None, quotas=visible_quotas(request.user).order_by("name"))
-    page = FormPage(request, form, _("New workspace"), _("Create workspace"), reverse("workspace-list"), crumbs=crumbs())
+    page = FormPage(
+        request, form, _("New workspace"), _("Create workspace"), reverse("workspace-list"), crumbs=crumbs()
+    )
     if not form.is_valid():
         return page.answer()
     spec = WorkspaceSpec(
@@ -185,9 +192,7 @@ def workspace_edit(request: HtmxRequest, pk: int) -> HttpResponse:
     if not form.is_valid():
         return page.answer()
     changes = {"name": form.cleaned_data["name"], "description": form.cleaned_data["description"]}
-    edit_workspace(
-        actor=request.user, workspace=workspace, changes=changes, revision=form.cleaned_data["revision"]
-    )
+    edit_workspace(actor=request.user, workspace=workspace, changes=changes, revision=form.cleaned_data["revision"])
     return done(request, _("Saved."), "workspace-tab", pk, "settings", changed=["workspaces"])
 
 
@@ -203,7 +208,14 @@ def member_add(request: HtmxRequest, pk: int) -> HttpResponse:
     roles, custom = split_roles(workspace, form.cleaned_data["roles"])
     user = person_named(form.cleaned_data["user"], "user")
     add_member(actor=request.user, workspace=workspace, user=user, roles=roles, custom_roles=custom)
-    return done(request, _("%(name)s is a member now.") % {"name": user.get_username()}, "workspace-tab", pk, "members", changed=[f"workspace.{pk}"])
+    return done(
+        request,
+        _("%(name)s is a member now.") % {"name": user.get_username()},
+        "workspace-tab",
+        pk,
+        "members",
+        changed=[f"workspace.{pk}"],
+    )
 
 
 @login_required
@@ -261,7 +273,9 @@ def workspace_bind(request: HtmxRequest, pk: int) -> HttpResponse:
     bind_quota(
         actor=request.user, workspace=workspace, quota=form.cleaned_data["quota"], default=form.cleaned_data["default"]
     )
-    return done(request, _("The workspace may use the quota now."), "workspace-tab", pk, "quotas", changed=[f"workspace.{pk}"])
+    return done(
+        request, _("The workspace may use the quota now."), "workspace-tab", pk, "quotas", changed=[f"workspace.{pk}"]
+    )
 
 
 @login_required
@@ -270,7 +284,14 @@ def workspace_unbind(request: HtmxRequest, pk: int, quota_pk: int) -> HttpRespon
     workspace = get_workspace(actor=request.user, pk=pk)
     binding = get_binding(workspace, quota_pk)
     unbind_quota(actor=request.user, workspace=workspace, quota=binding.quota)
-    return done(request, _("The workspace no longer uses the quota."), "workspace-tab", pk, "quotas", changed=[f"workspace.{pk}"])
+    return done(
+        request,
+        _("The workspace no longer uses the quota."),
+        "workspace-tab",
+        pk,
+        "quotas",
+        changed=[f"workspace.{pk}"],
+    )
 
 
 @login_required
@@ -279,7 +300,9 @@ def workspace_default(request: HtmxRequest, pk: int, quota_pk: int) -> HttpRespo
     workspace = get_workspace(actor=request.user, pk=pk)
     binding = get_binding(workspace, quota_pk)
     set_default_quota(actor=request.user, workspace=workspace, quota=binding.quota)
-    return done(request, _("Work that names no quota uses it now."), "workspace-tab", pk, "quotas", changed=[f"workspace.{pk}"])
+    return done(
+        request, _("Work that names no quota uses it now."), "workspace-tab", pk, "quotas", changed=[f"workspace.{pk}"]
+    )
 
 
 @login_required
@@ -317,7 +340,9 @@ def split_roles(workspace: Workspace, given: Iterable[str]) -> tuple[list[str], 
     """Built-in roles, and the workspace's own ones by their number."""
     given = list(given)
     own = [int(value.removeprefix("custom:")) for value in given if value.startswith("custom:")]
-    return [value for value in given if not value.startswith("custom:")], list(workspace.custom_roles.filter(pk__in=own))
+    return [value for value in given if not value.startswith("custom:")], list(
+        workspace.custom_roles.filter(pk__in=own)
+    )
 
 
 def person_named(name: str, field: str) -> User:

@@ -62,8 +62,6 @@ def test_a_moment_is_still_wide_enough_to_be_seen():
 
 
 def test_steps_rise_and_fall_at_their_times():
-    picture = step_picture(
-        [(NOON, 4), (NOON + 6 * HOUR, 40)], start=NOON, end=NOON + 12 * HOUR, width=120, height=106
-    )
+    picture = step_picture([(NOON, 4), (NOON + 6 * HOUR, 40)], start=NOON, end=NOON + 12 * HOUR, width=120, height=106)
     assert picture.line == "M0 96.0H0.0V96.0H60.0V6.0H120"
     assert picture.top == 40

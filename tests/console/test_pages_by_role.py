@@ -62,7 +62,18 @@ TABLE: dict[str, tuple[int, ...]] = {
     "/tokens": (LOGIN, OK, OK, OK, OK, OK, OK, OK),
     "/audit": (LOGIN, OK, OK, OK, OK, OK, OK, OK),
 }
-FOREIGN_TO_B = ("south", "train-c", "notes-c", "held-c", "team-c", "developer-c", ">chat<", "team-a", "developer-a", ">root<")
+FOREIGN_TO_B = (
+    "south",
+    "train-c",
+    "notes-c",
+    "held-c",
+    "team-c",
+    "developer-c",
+    ">chat<",
+    "team-a",
+    "developer-a",
+    ">root<",
+)
 
 
 def numbers_of(world: World) -> dict[str, int]:
@@ -113,7 +124,9 @@ def test_nothing_of_other_teams_is_on_any_page(world: World, client_for: ClientF
 def test_a_change_is_refused_to_who_may_not_make_it(
     world: World, client_for: ClientFor, path: str, person: str, status: int
 ):
-    answer = client_for(person).post(path.format(**numbers_of(world)), {"to": "up", "replicas": "1", "queue_policy": "fifo"})
+    answer = client_for(person).post(
+        path.format(**numbers_of(world)), {"to": "up", "replicas": "1", "queue_policy": "fifo"}
+    )
     assert answer.status_code == status
 
 
@@ -124,6 +137,13 @@ def test_a_refusal_for_want_of_a_right_names_the_permission(world: World, client
 
 def test_a_page_asks_a_fixed_number_of_queries(world: World, client_for: ClientFor, django_assert_max_num_queries):
     client = client_for("platform")
-    for page, most in (("/", 34), ("/quotas", 22), ("/workloads", 22), ("/queue", 22), ("/nodes", 28), ("/workspaces", 18)):
+    for page, most in (
+        ("/", 34),
+        ("/quotas", 22),
+        ("/workloads", 22),
+        ("/queue", 22),
+        ("/nodes", 28),
+        ("/workspaces", 18),
+    ):
         with django_assert_max_num_queries(most):
             client.get(page)

@@ -15,19 +15,35 @@ PART = {"HX-Request": "true"}
 def new_quota(world: World, **changes: object) -> dict[str, object]:
     """What the form "Add Resource Quota" sends for a child of "root"."""
     return {
-        "name": "west", "parent": world.quotas["root"].pk, f"guaranteed_gpu_milli-{world.pool.pk}": "0",
-        f"rank-{world.pool.pk}": "0", "queue_policy": "fifo", "idle_sharing": "on", "child_preemption": "on",
-        "child_claimants": ["service"], "child_kinds": ["training"], "child_max_victim_priority": "5",
-        "priority_by_low": "1", "priority_by_high": "9", "priority_of_low": "1", "priority_of_high": "9",
-        "priority_kinds": ["training"], "reserve_after_s": "10m", "min_runtime_reclaim_s": "1h", **changes,
+        "name": "west",
+        "parent": world.quotas["root"].pk,
+        f"guaranteed_gpu_milli-{world.pool.pk}": "0",
+        f"rank-{world.pool.pk}": "0",
+        "queue_policy": "fifo",
+        "idle_sharing": "on",
+        "child_preemption": "on",
+        "child_claimants": ["service"],
+        "child_kinds": ["training"],
+        "child_max_victim_priority": "5",
+        "priority_by_low": "1",
+        "priority_by_high": "9",
+        "priority_of_low": "1",
+        "priority_of_high": "9",
+        "priority_kinds": ["training"],
+        "reserve_after_s": "10m",
+        "min_runtime_reclaim_s": "1h",
+        **changes,
     }
 
 
 def scale(world: World, name: str, gpus: str, **changes: object) -> dict[str, object]:
     quota = Quota.objects.get(name=name)
     return {
-        f"guaranteed_gpu_milli-{world.pool.pk}": gpus, f"rank-{world.pool.pk}": "0", "on_excess": "keep",
-        "revision": quota.revision, **changes,
+        f"guaranteed_gpu_milli-{world.pool.pk}": gpus,
+        f"rank-{world.pool.pk}": "0",
+        "on_excess": "keep",
+        "revision": quota.revision,
+        **changes,
     }
 
 
@@ -45,7 +61,9 @@ def test_a_new_child_has_its_amounts_and_switches(world: World, client_for: Clie
     assert guaranteed("west") == 0
 
 
-def test_more_than_the_parent_has_is_refused_at_the_amount_and_nothing_typed_is_lost(world: World, client_for: ClientFor):
+def test_more_than_the_parent_has_is_refused_at_the_amount_and_nothing_typed_is_lost(
+    world: World, client_for: ClientFor
+):
     field = f"guaranteed_gpu_milli-{world.pool.pk}"
     answer = client_for("platform").post("/quotas/new", new_quota(world, **{field: "8", "description": "for the west"}))
     body = answer.content.decode()
@@ -122,14 +140,24 @@ def test_after_a_conflict_saving_again_puts_ones_own_in_place(world: World, clie
 
 def test_rebalancing_moves_a_guarantee_in_one_step(world: World, client_for: ClientFor):
     pks = {name: quota.pk for name, quota in world.quotas.items()}
-    sent = {f"guaranteed-{pks['root']}": "32", f"guaranteed-{pks['north']}": "14", f"guaranteed-{pks['south']}": "18", "on_excess": "keep"}
+    sent = {
+        f"guaranteed-{pks['root']}": "32",
+        f"guaranteed-{pks['north']}": "14",
+        f"guaranteed-{pks['south']}": "18",
+        "on_excess": "keep",
+    }
     assert client_for("platform").post("/quotas/rebalance", sent).status_code == 302
     assert (guaranteed("north"), guaranteed("south")) == (14 * GPU, 18 * GPU)
 
 
 def test_rebalancing_beyond_the_parent_changes_nothing(world: World, client_for: ClientFor):
     pks = {name: quota.pk for name, quota in world.quotas.items()}
-    sent = {f"guaranteed-{pks['root']}": "32", f"guaranteed-{pks['north']}": "14", f"guaranteed-{pks['south']}": "20", "on_excess": "keep"}
+    sent = {
+        f"guaranteed-{pks['root']}": "32",
+        f"guaranteed-{pks['north']}": "14",
+        f"guaranteed-{pks['south']}": "20",
+        "on_excess": "keep",
+    }
     answer = client_for("platform").post("/quotas/rebalance", sent)
     assert answer.status_code == 422
     assert "2 GPUs are missing" in answer.content.decode()
@@ -147,7 +175,9 @@ def test_the_switch_on_the_overview_tab_is_saved_at_once(world: World, client_fo
 
 def test_the_policy_tab_saves_the_policy(world: World, client_for: ClientFor):
     quota = world.quotas["north"]
-    client_for("platform").post(f"/quotas/{quota.pk}/queue-policy", {"queue_policy": "balance", "revision": quota.revision})
+    client_for("platform").post(
+        f"/quotas/{quota.pk}/queue-policy", {"queue_policy": "balance", "revision": quota.revision}
+    )
     assert Quota.objects.get(pk=quota.pk).queue_policy == "balance"
 
 
@@ -193,7 +223,10 @@ def test_a_folded_row_hides_what_is_below_it_until_it_is_unfolded(world: World, 
     assert north in client.get("/quotas").content.decode()
 
 
-@pytest.mark.parametrize(("query", "rows"), [("q=nor", ["north"]), ("only=borrowing", ["north"]), ("layout=list", ["root", "north", "south"])])
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [("q=nor", ["north"]), ("only=borrowing", ["north"]), ("layout=list", ["root", "north", "south"])],
+)
 def test_filters_show_what_fits_as_a_list(world: World, client_for: ClientFor, query: str, rows: list[str]):
     body = client_for("platform").get(f"/quotas?{query}").content.decode()
     assert [name for name, quota in world.quotas.items() if f'id="q-{quota.pk}"' in body] == rows
@@ -207,7 +240,11 @@ def test_a_bar_says_its_numbers_in_a_sentence(world: World, client_for: ClientFo
 def test_usage_history_comes_from_allocation_rows(world: World, client_for: ClientFor):
     client, root = client_for("platform"), world.quotas["root"].pk
     series = client.get(f"/quotas/{root}/usage.json?period=1h").json()["series"]
-    assert [(entry["name"], entry["values"][-1]) for entry in series] == [("root (own work)", 8.0), ("north", 8.0), ("south", 5.0)]
+    assert [(entry["name"], entry["values"][-1]) for entry in series] == [
+        ("root (own work)", 8.0),
+        ("north", 8.0),
+        ("south", 5.0),
+    ]
     world.workloads["train-b"].allocations.all().delete()
     series = client.get(f"/quotas/{root}/usage.json?period=1h").json()["series"]
     assert [entry["values"][-1] for entry in series] == [8.0, 0.0, 5.0]

@@ -11,8 +11,15 @@ from workloads.models import ScalingRule
 
 def rule(**changes: object) -> dict[str, object]:
     return {
-        "name": "day", "how": "cron", "cron": "0 8 * * *", "zone": "Europe/Istanbul", "target": "replicas", "replicas": "40",
-        "enabled": "on", "do": "save", **changes,
+        "name": "day",
+        "how": "cron",
+        "cron": "0 8 * * *",
+        "zone": "Europe/Istanbul",
+        "target": "replicas",
+        "replicas": "40",
+        "enabled": "on",
+        "do": "save",
+        **changes,
     }
 
 

@@ -12,20 +12,42 @@ from workloads.models import Event, State, Workload
 def submission(world: World, team: str, quota: str, **changes: object) -> dict[str, object]:
     place = f"{world.workspaces[team].pk}:{world.quotas[quota].pk}"
     return {
-        "name": "fresh", "place": place, "visibility": "shared", "gpus": "2", "replicas": "1", "priority": "4",
-        "idle": "allow", "gang": "on", "restart": "never", "retries": "0", **changes,
+        "name": "fresh",
+        "place": place,
+        "visibility": "shared",
+        "gpus": "2",
+        "replicas": "1",
+        "priority": "4",
+        "idle": "allow",
+        "gang": "on",
+        "restart": "never",
+        "retries": "0",
+        **changes,
     }
 
 
 def test_a_training_job_waits_with_everything_that_was_typed(world: World, client_for: ClientFor):
     sent = submission(
-        world, "b", "north", replicas="3", command="python train.py --name 'big one'", environment="A=1\nB=two",
-        checkpoint_every_s="15m", duration_s="1h", memory_mib="64GiB", cpu_milli="1.5", node_selector="gpu_model=H100",
+        world,
+        "b",
+        "north",
+        replicas="3",
+        command="python train.py --name 'big one'",
+        environment="A=1\nB=two",
+        checkpoint_every_s="15m",
+        duration_s="1h",
+        memory_mib="64GiB",
+        cpu_milli="1.5",
+        node_selector="gpu_model=H100",
     )
     answer = client_for("developer-b").post("/workloads/new/training", sent)
     workload = Workload.objects.get(name="fresh")
     assert answer["Location"] == f"/workloads/{workload.pk}"
-    assert (workload.kind, workload.quota, workload.owner) == ("training", world.quotas["north"], world.users["developer-b"])
+    assert (workload.kind, workload.quota, workload.owner) == (
+        "training",
+        world.quotas["north"],
+        world.users["developer-b"],
+    )
     assert (workload.gpus, workload.replicas, workload.idle, workload.priority) == (2, 3, "allow", 4)
     assert (workload.cpu_milli, workload.memory_mib) == (1500, 65536)
     assert workload.command == ["python", "train.py", "--name", "big one"]
@@ -41,7 +63,9 @@ def test_a_part_of_a_gpu_is_asked_as_thousandths_of_one(world: World, client_for
 
 
 def test_a_service_may_be_submitted_by_an_operator(world: World, client_for: ClientFor):
-    answer = client_for("operator-a").post("/workloads/new/service", submission(world, "a", "root", replicas="0", idle="never"))
+    answer = client_for("operator-a").post(
+        "/workloads/new/service", submission(world, "a", "root", replicas="0", idle="never")
+    )
     assert answer.status_code == 302
     assert Workload.objects.get(name="fresh").replicas == 0
 
@@ -195,7 +219,9 @@ def test_a_fragment_of_the_list_is_its_rows_alone(world: World, client_for: Clie
 
 
 def test_an_operator_moves_a_job_up_inside_its_priority(world: World, client_for: ClientFor):
-    first, second = (waiting(world, name, "b", "north", gpus=1, replicas=1, code="nodes.full") for name in ("one", "two"))
+    first, second = (
+        waiting(world, name, "b", "north", gpus=1, replicas=1, code="nodes.full") for name in ("one", "two")
+    )
     Workload.objects.filter(pk=second.pk).update(position=first.position + 1)
     client_for("operator-b").post(f"/queue/{second.pk}/move", {"to": "up"})
     order = Workload.objects.filter(pk__in=[first.pk, second.pk]).order_by("position", "id")

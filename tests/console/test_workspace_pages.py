@@ -24,12 +24,18 @@ def test_a_new_workspace_has_its_owner_and_quotas(world: World, client_for: Clie
 
 @pytest.mark.parametrize(
     ("changes", "field", "words"),
-    [({"name": ""}, "name", "required"), ({"name": "team-b"}, "name", "already taken"), ({"owner": "nobody"}, "owner", "no “nobody”")],
+    [
+        ({"name": ""}, "name", "required"),
+        ({"name": "team-b"}, "name", "already taken"),
+        ({"owner": "nobody"}, "owner", "no “nobody”"),
+    ],
 )
 def test_wrong_workspaces_are_refused_at_the_field(
     world: World, client_for: ClientFor, changes: dict[str, str], field: str, words: str
 ):
-    answer = client_for("platform").post("/workspaces/new", {"name": "team-d", "description": "", "owner": "", **changes})
+    answer = client_for("platform").post(
+        "/workspaces/new", {"name": "team-d", "description": "", "owner": "", **changes}
+    )
     body = answer.content.decode()
     assert (answer.status_code, words in body, f'href="#id_{field}"' in body) == (422, True, True)
 

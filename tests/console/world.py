@@ -48,9 +48,17 @@ def make_world(*, nodes: int = 4) -> World:
     world = World(cluster=cluster, pool=pool, now=cluster.now())
     world.nodes = Node.objects.bulk_create(
         Node(
-            cluster=cluster, pool=pool, name=f"n{number:02}", gpus=8, gpu_model="H100", gpu_memory_mib=81920,
-            cpu_milli=192_000, memory_mib=2 * 1024 * 1024, labels={"rack": f"r{number // 4}"},
-            state="cordoned" if number == 3 else "ready", bad_devices=[7] if number == 2 else [],
+            cluster=cluster,
+            pool=pool,
+            name=f"n{number:02}",
+            gpus=8,
+            gpu_model="H100",
+            gpu_memory_mib=81920,
+            cpu_milli=192_000,
+            memory_mib=2 * 1024 * 1024,
+            labels={"rack": f"r{number // 4}"},
+            state="cordoned" if number == 3 else "ready",
+            bad_devices=[7] if number == 2 else [],
         )
         for number in range(nodes)
     )
@@ -64,11 +72,17 @@ def _make_quotas(world: World, whole: int) -> None:
     small = whole * 3 // 8
     for name, parent, guaranteed in (("root", None, whole), ("north", "root", small), ("south", "root", whole - small)):
         quota = Quota.objects.create(
-            cluster=world.cluster, name=name, parent=world.quotas.get(parent or ""), child_preemption=name == "root",
+            cluster=world.cluster,
+            name=name,
+            parent=world.quotas.get(parent or ""),
+            child_preemption=name == "root",
             labels={"team": name},
         )
         QuotaAmount.objects.create(
-            quota=quota, pool=world.pool, guaranteed_gpu_milli=guaranteed, limit_gpu_milli=whole if name == "north" else None
+            quota=quota,
+            pool=world.pool,
+            guaranteed_gpu_milli=guaranteed,
+            limit_gpu_milli=whole if name == "north" else None,
         )
         world.quotas[name] = quota
 
@@ -102,17 +116,29 @@ def _make_work(world: World) -> None:
     used = {"root": (21, 8, 0, 0), "north": (8, 8, 2, 0), "south": (5, 5, 0, 6)}
     for name, (total, own, borrowed, lent) in used.items():
         LedgerEntry.objects.create(
-            quota=world.quotas[name], pool=world.pool, used=total * GPU, own=own * GPU, borrowed=borrowed * GPU,
-            lent=lent * GPU, waiting=16 * GPU if name == "north" else 0,
+            quota=world.quotas[name],
+            pool=world.pool,
+            used=total * GPU,
+            own=own * GPU,
+            borrowed=borrowed * GPU,
+            lent=lent * GPU,
+            waiting=16 * GPU if name == "north" else 0,
         )
 
 
 def _workload(world: World, name: str, kind: str, team: str, quota: str, **values: object) -> Workload:
     at = world.now - timedelta(hours=2)
     workload = Workload.objects.create(
-        cluster=world.cluster, workspace=world.workspaces[team], quota=world.quotas[quota],
-        owner=world.users[f"developer-{team}"], name=name, kind=kind, state_at=at, submitted_at=at,
-        preemptible=kind != Kind.SERVICE, gang=kind != Kind.SERVICE,
+        cluster=world.cluster,
+        workspace=world.workspaces[team],
+        quota=world.quotas[quota],
+        owner=world.users[f"developer-{team}"],
+        name=name,
+        kind=kind,
+        state_at=at,
+        submitted_at=at,
+        preemptible=kind != Kind.SERVICE,
+        gang=kind != Kind.SERVICE,
         **{"priority": 3, **values},
     )
     world.workloads[name] = workload
@@ -121,32 +147,73 @@ def _workload(world: World, name: str, kind: str, team: str, quota: str, **value
 
 
 def running(
-    world: World, name: str, kind: str, team: str, quota: str, *, gpus: int, replicas: int = 1, node: int = 0,
-    first_device: int | None = None, borrowed: int = 0, **values: object,
+    world: World,
+    name: str,
+    kind: str,
+    team: str,
+    quota: str,
+    *,
+    gpus: int,
+    replicas: int = 1,
+    node: int = 0,
+    first_device: int | None = None,
+    borrowed: int = 0,
+    **values: object,
 ) -> Workload:
     """A running workload with its allocations on one node."""
     start = world.now - timedelta(hours=1)
     workload = _workload(
-        world, name, kind, team, quota, gpus=gpus, replicas=replicas, state=State.RUNNING, started_at=start, starts=1,
-        borrowed_gpu_milli=borrowed, **values,
+        world,
+        name,
+        kind,
+        team,
+        quota,
+        gpus=gpus,
+        replicas=replicas,
+        state=State.RUNNING,
+        started_at=start,
+        starts=1,
+        borrowed_gpu_milli=borrowed,
+        **values,
     )
     first = first_device if first_device is not None else 0
     for index in range(replicas):
         Allocation.objects.create(
-            workload=workload, quota=workload.quota, pool=world.pool, node=world.nodes[node], run=1, index=index,
-            devices=list(range(first + index * gpus, first + (index + 1) * gpus)), gpu_milli=GPU, phase=Phase.RUNNING,
-            ordered_at=start, running_at=start + timedelta(seconds=20),
+            workload=workload,
+            quota=workload.quota,
+            pool=world.pool,
+            node=world.nodes[node],
+            run=1,
+            index=index,
+            devices=list(range(first + index * gpus, first + (index + 1) * gpus)),
+            gpu_milli=GPU,
+            phase=Phase.RUNNING,
+            ordered_at=start,
+            running_at=start + timedelta(seconds=20),
         )
     Event.objects.create(workload=workload, at=start, verb="started", before="queued", after="starting", actor="system")
     Event.objects.create(
-        workload=workload, at=start + timedelta(seconds=20), verb="running", before="starting", after="running", actor="system"
+        workload=workload,
+        at=start + timedelta(seconds=20),
+        verb="running",
+        before="starting",
+        after="running",
+        actor="system",
     )
     return workload
 
 
 def waiting(
-    world: World, name: str, team: str, quota: str, *, gpus: int, replicas: int, code: str,
-    facts: dict[str, object] | None = None, held: bool = False,
+    world: World,
+    name: str,
+    team: str,
+    quota: str,
+    *,
+    gpus: int,
+    replicas: int,
+    code: str,
+    facts: dict[str, object] | None = None,
+    held: bool = False,
 ) -> Workload:
     """A queued workload with its reason."""
     workload = _workload(
