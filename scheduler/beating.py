@@ -9,7 +9,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from quotas.models import Cluster
-from scheduler import triggers
+from scheduler import settings, triggers
 from scheduler.demo_teams import keep_submitting
 from scheduler.locks import session_lock
 from scheduler.models import Applier, Cycle, Outbox, SimulatedTask
@@ -29,6 +29,9 @@ def tick() -> None:
     """Once a second: rules and limits that are due, cycles and deliveries that nobody is at."""
     for cluster in Cluster.objects.order_by("id"):
         Cluster.objects.filter(pk=cluster.pk).update(clock_seen_at=timezone.now())
+        if settings.PAST in cluster.settings:
+            triggers.ask_past(cluster.pk)
+            continue
         run_due(cluster)
         _ask_for_cycle(cluster)
         _send_what_waits(cluster)

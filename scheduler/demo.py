@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
+from django.contrib.auth.hashers import make_password
+from django.db import transaction
 from django.utils import timezone
 
 from quotas.actors import SYSTEM
@@ -18,9 +20,10 @@ from quotas.models import Cluster, PlatformRole, Quota, Role, User, Workspace
 from quotas.services import add_member, add_node, create_cluster, create_pool, create_quota, create_user
 from quotas.services import create_workspace as make_workspace
 from quotas.specs import AmountSpec, ClusterSpec, NodeSpec, PoolSpec, QuotaSpec, UserSpec, WorkspaceSpec
+from scheduler.clocks import standing_still
 from scheduler.demo_teams import TEAMS
-from scheduler.scenarios.driver import driven
-from scheduler.triggers import ask_now
+from scheduler.past import give_past
+from scheduler.triggers import quiet
 from workloads.models import Kind
 from workloads.services import save_rules, submit_workload
 from workloads.specs import Request, RuleSpec, WorkloadSpec
@@ -86,8 +89,8 @@ KITS = {
     "dgx": Kit(2, "V100", 32, 80, 512, {"start_up_s": 2, "stop_s": 1, "eviction_grace_s": 5}),
 }
 PAST = {
-    "tide": Past(timedelta(hours=24), timedelta(minutes=2)),
-    "dgx": Past(timedelta(hours=2), timedelta(seconds=30)),
+    "tide": Past(timedelta(hours=24), timedelta(minutes=5)),
+    "dgx": Past(timedelta(hours=2), timedelta(minutes=1)),
 }
 
 
@@ -95,27 +98,30 @@ PAST = {
 
 
 def seed() -> None:
-    """Make everything, and let the scheduler work through the past that the charts show; takes some seconds."""
-    people = _people()
-    for make, name in ((_tide, "tide"), (_dgx, "dgx")):
-        begin, end = _past_of(name)
-        cluster = _cluster(name)
-        with driven(cluster, begin, PAST[name].tick) as driver:
-            make(cluster, people)
-            driver.take_note()
-            driver.cycle()
-            driver.advance_to(end)
-        _start_clock(cluster, end)
+    """Make everything. The past that the charts show is lived through in the background, within a minute."""
+    with transaction.atomic():
+        people = _people()
+        for name, make in (("tide", _tide), ("dgx", _dgx)):
+            begin, end = _past_of(name)
+            cluster = _cluster(name)
+            with quiet(), standing_still(cluster.pk, begin):
+                make(cluster, people)
+            give_past(cluster, begin, end, PAST[name].tick)
 
 
 def _people() -> dict[str, User]:
-    return {
+    """The accounts; their one password is hashed once, since a good hash takes its time."""
+    people = {
         login.username: create_user(
             actor=SYSTEM,
-            spec=UserSpec(login.username, f"{login.username}@demo.invalid", PASSWORD, login.platform_role, ZONE),
+            spec=UserSpec(
+                login.username, f"{login.username}@demo.invalid", platform_role=login.platform_role, time_zone=ZONE
+            ),
         )
         for login in LOGINS
     }
+    User.objects.filter(pk__in=[user.pk for user in people.values()]).update(password=make_password(PASSWORD))
+    return people
 
 
 def _tide(cluster: Cluster, people: Mapping[str, User]) -> None:
@@ -183,9 +189,11 @@ def _chat(quota: Quota, owner: User) -> None:
 # --- clocks -------------------------------------------------------------------------------------------------------
 
 
-def _past_of(name: str) -> tuple[datetime, datetime]:
-    """When the cluster's past begins and ends, in its own time: a fast clock starts in the morning, a real one now."""
-    end = timezone.now() if KITS[name].clock_speed == 1 else _last_morning()
+def _past_of(name: str) -> tuple[datetime, datetime | None]:
+    """When the cluster's past begins and ends: a fast clock starts in the morning, one at real speed when it is now."""
+    if KITS[name].clock_speed == 1:
+        return timezone.now() - PAST[name].length, None
+    end = _last_morning()
     return end - PAST[name].length, end
 
 
@@ -194,11 +202,3 @@ def _last_morning() -> datetime:
     here = timezone.now().astimezone(ZoneInfo(ZONE))
     today = datetime.combine(here.date(), MORNING, tzinfo=ZoneInfo(ZONE))
     return (today if today <= here else today - timedelta(days=1)).astimezone(UTC)
-
-
-def _start_clock(cluster: Cluster, end: datetime) -> None:
-    """From here on the clock goes by itself; one at real speed shows real time."""
-    now = timezone.now()
-    at = now if cluster.clock_speed == 1 else end
-    Cluster.objects.filter(pk=cluster.pk).update(clock_at=at, clock_real_at=now, clock_seen_at=now)
-    ask_now(cluster.pk, "the demo begins")

@@ -10,6 +10,7 @@ from scheduler.core.policy import PRODUCT, Policy
 
 DEFAULT_EVICTION_GRACE_S = 30
 DEFAULT_MOVES_AN_HOUR = 20
+PAST = "past"  # set while a simulated cluster has yet to live through its past; see past.py
 
 
 @dataclass(frozen=True, slots=True)

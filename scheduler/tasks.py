@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 
 from quotas.models import Cluster
-from scheduler import beating, cycles, delivery
+from scheduler import beating, cycles, delivery, past
 
 
 @shared_task
@@ -32,6 +32,12 @@ def observe(cluster_id: int) -> None:
 def tick() -> None:
     """What is due by the clocks, and what lost messages left undone."""
     beating.tick()
+
+
+@shared_task
+def live_through_past(cluster_id: int) -> None:
+    """The past of a simulated cluster, up to its end."""
+    past.live_through(cluster_id)
 
 
 @shared_task

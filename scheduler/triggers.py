@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from typing import Any
 
 import redis
 import structlog
@@ -24,6 +25,7 @@ CYCLE_TASK = "scheduler.tasks.cycle"
 CYCLE_QUEUE = "scheduler"
 DELIVER_TASK = "scheduler.tasks.deliver"
 OBSERVE_TASK = "scheduler.tasks.observe"
+PAST_TASK = "scheduler.tasks.live_through_past"
 CHANNEL = "tidegate:signals"
 
 _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
@@ -76,7 +78,12 @@ def ask_observation(cluster_id: int) -> None:
     _send(OBSERVE_TASK, cluster_id, "replicas live")
 
 
-def _send(task: str, cluster_id: int, why: str, **options: str) -> None:
+def ask_past(cluster_id: int) -> None:
+    """Have a simulated cluster live through its past; asked again each second until that is done."""
+    _send(PAST_TASK, cluster_id, "its past waits", expires=1)
+
+
+def _send(task: str, cluster_id: int, why: str, **options: Any) -> None:
     try:
         current_app.send_task(task, [cluster_id], **options)
     except (OperationalError, redis.RedisError) as error:
