@@ -10,11 +10,12 @@ from __future__ import annotations
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from django.db import connection
-from django.db.models import Count, Min, Sum
+from django.db.models import Avg, Count, Min, Sum
+from django.utils import timezone
 
 from quotas.actors import SYSTEM
 from quotas.models import Cluster, NodePool, Quota, Workspace
@@ -24,7 +25,7 @@ from quotas.services.trees import create_quota
 from quotas.specs import AmountSpec, ClusterSpec, NodeSpec, PoolSpec, QuotaSpec, WorkspaceSpec
 from scheduler.benchmarks.measure import Figures, peak_mib
 from scheduler.benchmarks.processes import Meter, Workers
-from scheduler.models import Cycle
+from scheduler.models import Applier, Cycle
 from workloads.models import FINAL, Allocation, Eviction, Idle, Kind, Workload
 from workloads.services import submit_workloads
 from workloads.specs import BULK_MAX, Request, WorkloadSpec
@@ -35,6 +36,7 @@ NODES, CORES_OF_A_NODE = 10, 64
 CLOCK_SPEED = 10
 """Run times are whole seconds of the cluster's clock: at ten times real time a small job's 200 ms are 2 s of it."""
 PAUSE_S = 0.02
+ASK_EVERY_S = 0.25
 PATIENCE_S = 600.0
 
 
@@ -135,6 +137,7 @@ def churn(part: float) -> Figures:
     stage = build()
     jobs = plan(len(stage.quotas), part)
     with Workers() as workers:
+        wait_for_workers(stage.cluster, workers)
         meter = Meter(workers)
         begun = time.monotonic()
         lags = submit_as_they_come(stage, jobs, begun)
@@ -173,14 +176,26 @@ def submit_as_they_come(stage: Stage, jobs: Sequence[Planned], begun: float) -> 
     return lags
 
 
+def wait_for_workers(cluster: Cluster, workers: Workers) -> None:
+    """Until the scheduler worker has done a cycle and another worker a tick: both have started by then."""
+    begun = timezone.now()
+    wait_until(lambda: Applier.objects.filter(cluster=cluster, settled_at__gt=begun).exists(), workers)
+    wait_until(lambda: Cluster.objects.filter(pk=cluster.pk, clock_seen_at__gt=begun).exists(), workers)
+
+
 def wait_for_the_end(cluster: Cluster, jobs: int, workers: Workers) -> None:
-    """Until every job has ended; raises when that takes ten minutes or a worker dies."""
+    ended = Workload.objects.filter(cluster=cluster, state__in=FINAL)
+    wait_until(lambda: ended.count() >= jobs, workers)
+
+
+def wait_until(holds: Callable[[], bool], workers: Workers) -> None:
+    """Asks four times a second; raises when that takes ten minutes or a worker has died."""
     patience = time.monotonic() + PATIENCE_S
-    while Workload.objects.filter(cluster=cluster, state__in=FINAL).count() < jobs:
+    while not holds():
         workers.require_alive()
         if time.monotonic() > patience:
-            raise TimeoutError(f"after {PATIENCE_S:.0f} s some of {jobs} jobs had not ended")
-        time.sleep(0.25)
+            raise TimeoutError(f"waited {PATIENCE_S:.0f} s in vain")
+        time.sleep(ASK_EVERY_S)
 
 
 # --- what came of it --------------------------------------------------------------------------------------------------
@@ -207,6 +222,7 @@ def _percentile(values: Sequence[float], part: float) -> float:
     return sorted(values)[min(len(values) - 1, int(part * len(values)))]
 
 
+CYCLE_PARTS = {"load": Avg("load_s"), "decide": Avg("decide_s"), "apply": Avg("apply_s")}
 _WHOLE_CHAINS = """
 SELECT count(*) FROM (
     SELECT workload_id, bool_and(linked) AND bool_or(after = 'succeeded') AS whole FROM (
@@ -221,7 +237,7 @@ SELECT count(*) FROM (
 
 def _written(cluster: Cluster) -> Figures:
     """What is in the database afterwards: jobs by end, event chains without a gap, starts, evictions, cycles."""
-    jobs = Workload.objects.filter(cluster=cluster)
+    jobs, cycles = Workload.objects.filter(cluster=cluster), Cycle.objects.filter(cluster=cluster)
     with connection.cursor() as cursor:
         cursor.execute(_WHOLE_CHAINS, [cluster.pk])
         (whole,) = cursor.fetchone()
@@ -230,5 +246,6 @@ def _written(cluster: Cluster) -> Figures:
         "whole_event_chains": whole,
         "starts": jobs.aggregate(n=Sum("starts"))["n"],
         "evictions": Eviction.objects.filter(workload__cluster=cluster).count(),
-        "cycles": Cycle.objects.filter(cluster=cluster).count(),
+        "cycles": cycles.count(),
+        "mean_cycle_s": {name: round(seconds or 0.0, 4) for name, seconds in cycles.aggregate(**CYCLE_PARTS).items()},
     }

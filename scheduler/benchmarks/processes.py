@@ -33,8 +33,8 @@ class Workers:
 
     def __enter__(self) -> Self:
         for name, arguments in PROGRAMS.items():
-            command = [sys.executable, "-m", "celery", "-A", "console.celery", *arguments]
-            self.running[name] = subprocess.Popen(command, cwd=settings.BASE_DIR)  # noqa: S603
+            command = [sys.executable, "-m", "celery", "-A", "console.celery", "--quiet", *arguments]
+            self.running[name] = subprocess.Popen(command, cwd=settings.BASE_DIR, stdout=sys.stderr)  # noqa: S603
         return self
 
     def __exit__(
