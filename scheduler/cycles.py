@@ -15,6 +15,7 @@ from django.db.models import F
 
 from quotas.models import Cluster
 from scheduler import settings, triggers
+from scheduler.clocks import at_or_none
 from scheduler.core.decide import decide
 from scheduler.crashpoints import reach
 from scheduler.locks import session_lock
@@ -22,6 +23,7 @@ from scheduler.models import Applier
 from scheduler.plans import Applied, Timings, apply_plan, hold_applier
 from scheduler.replicas import end_stopped, leave
 from scheduler.snapshots import Loaded, load
+from scheduler.waking import next_instant_ms
 from workloads.models import Allocation, Phase, State, Workload
 
 CYCLE_LOCK = 0x71DE
@@ -43,9 +45,11 @@ def run_cycle(cluster: Cluster, now: datetime | None = None) -> CycleResult:
     loaded = load(cluster, now)
     reach("after_load")
     read = perf_counter()
-    plan = decide(loaded.snapshot, settings.policy_for(cluster))
+    policy = settings.policy_for(cluster)
+    plan = decide(loaded.snapshot, policy)
     decided = perf_counter()
-    applied = apply_plan(cluster, loaded, plan, Timings(read - began, decided - read))
+    wake = at_or_none(next_instant_ms(loaded.snapshot, plan, policy))
+    applied = apply_plan(cluster, loaded, plan, wake, Timings(read - began, decided - read))
     return CycleResult(loaded, applied)
 
 

@@ -52,13 +52,16 @@ class Applied:
     plan: core.Plan
     refused: int
     changed: bool
+    wake: datetime | None = None
 
 
-def apply_plan(cluster: Cluster, loaded: Loaded, plan: core.Plan, timings: Timings = Timings()) -> Applied:
-    """Write the plan down, as far as what it was made from still holds."""
+def apply_plan(
+    cluster: Cluster, loaded: Loaded, plan: core.Plan, wake: datetime | None = None, timings: Timings = Timings()
+) -> Applied:
+    """Write the plan down, as far as what it was made from still holds, and when time alone asks for the next."""
     began = timezone.now()
     with transaction.atomic():
-        number = take_applier(cluster.pk, served=loaded.wanted, wake=at_or_none(plan.wake_ms))
+        number = take_applier(cluster.pk, served=loaded.wanted, wake=wake)
         plan, refused = _still_valid(loaded, plan)
         reach("inside_apply")
         writer = _Writer(cluster, loaded, plan, number)
@@ -69,7 +72,7 @@ def apply_plan(cluster: Cluster, loaded: Loaded, plan: core.Plan, timings: Timin
         if refused:
             triggers.request_cycle(cluster.pk, "parts of the plan had moved")
     reach("after_apply")
-    return Applied(number, plan, refused, changed)
+    return Applied(number, plan, refused, changed, wake)
 
 
 def take_applier(cluster_id: int, *, served: int = 0, wake: datetime | None = None) -> int:

@@ -15,7 +15,7 @@ from django.db.models import Min
 
 from quotas.models import Cluster, QuotaAmount
 from scheduler.beating import run_due
-from scheduler.clocks import HandClock, at_or_none, standing_still
+from scheduler.clocks import HandClock, standing_still
 from scheduler.cycles import CycleResult, is_wanted, run_cycle
 from scheduler.delivery import deliver
 from scheduler.observing import observe
@@ -65,7 +65,7 @@ class Driver:
         """
         result = run_cycle(self.cluster, self.now)
         delivered = deliver(self.cluster)
-        self.plan_next = at_or_none(result.applied.plan.wake_ms)
+        self.plan_next = result.applied.wake
         self.unsettled = result.applied.changed or is_wanted(self.cluster.pk)
         if delivered:
             self._look(ends=False)
