@@ -89,6 +89,8 @@ def _services(checkout: Checkout, options: Options, port: int, environment: dict
         "worker": [*worker, "--queues", "default", "--concurrency", "4", "--hostname", "worker@%h"],
         "beat": [*beat, "--pidfile", ""],
     }
+    # A worker that is asked to end gets a moment for the task in hand, then leaves it to the next start.
+    environment = {**environment, "REMAP_SIGTERM": "SIGQUIT"}
     return [
         Service(name, [checkout.python, "-m", *program], checkout.logs / f"{name}.log", environment, checkout.root)
         for name, program in programs.items()

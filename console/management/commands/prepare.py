@@ -1,5 +1,6 @@
 """Make the database ready for a start: tables, the demo when it is empty, clocks that were stopped."""
 
+from io import StringIO
 from typing import Any
 
 from django.core.management import call_command
@@ -17,7 +18,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         call_command("migrate", interactive=False, verbosity=0)
-        call_command("resume_clocks", stdout=self.stderr)
+        call_command("resume_clocks", stdout=StringIO())
         wanted = not options["no_demo"] and not User.objects.exists()
         if wanted or _has_demo():
             call_command("seed_demo", stdout=self.stdout)
