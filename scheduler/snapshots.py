@@ -23,6 +23,7 @@ from scheduler.core import model as core
 from scheduler.core.resources import Bound
 from scheduler.models import Applier, Reservation
 from scheduler.reservations import reservation_of
+from workloads.configuration import Caps, PersonalCap
 from workloads.models import LIVE, Allocation, Eviction, Kind, Phase, PoolPreference, State, Verdict, Workload
 
 MOVE_WINDOW = timedelta(hours=1)
@@ -70,6 +71,8 @@ class WorkloadRow(NamedTuple):
     done_s: int
     borrowed_gpu_milli: int
     labels: Mapping[str, str]
+    workspace_id: int
+    owner_id: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,13 +174,15 @@ def _read(cluster: Cluster, now: datetime) -> Loaded:
     held = _allocation_rows(cluster)
     losses = _ended_workers(cluster, rows.values())
     preferences = _preferences(cluster)
-    builder = WorkloadBuilder(now, knobs, tuple(cluster.topology_levels), preferences, losses)
+    caps = Caps.load(cluster)
+    builder = WorkloadBuilder(now, knobs, tuple(cluster.topology_levels), preferences, losses, caps)
+    workloads = tuple(builder.build(row, held.get(row.id, [])) for row in rows.values())
     snapshot = core.Snapshot(
         now_ms=to_ms(now),
         pools=_pools(cluster, now, knobs),
         nodes=tuple(node_of(node) for node in nodes),
         quotas=_quotas(quotas, amounts),
-        workloads=tuple(builder.build(row, held.get(row.id, [])) for row in rows.values()),
+        workloads=workloads,
         allocations=tuple(
             allocation_of(held_row, rows[workload], knobs) for workload in held for held_row in held[workload]
         ),
@@ -189,6 +194,7 @@ def _read(cluster: Cluster, now: datetime) -> Loaded:
             for row in amounts
             if row.excess_due_at is not None
         ),
+        caps=tuple(cap_of(found) for _, found in sorted(caps.found.items())),
     )
     return Loaded(
         snapshot=snapshot,
@@ -291,6 +297,12 @@ def quota_of(quota: Quota, amounts: Sequence[tuple[int, core.PoolAmounts]]) -> c
     )
 
 
+def cap_of(cap: PersonalCap) -> core.Cap:
+    entry = cap.entry
+    bound = Bound(entry.cap_gpu_milli, entry.cap_cpu_milli, entry.cap_memory_mib)
+    return core.Cap(cap.id, bound, facts=(("entry", entry.name),))
+
+
 def _wishes(affinity: Mapping[str, Mapping[str, Mapping[str, list[str]]]]) -> tuple[core.NodeWish, ...]:
     return tuple(
         core.NodeWish(
@@ -379,12 +391,14 @@ class WorkloadBuilder:
         levels: tuple[str, ...],
         preferences: Mapping[int, tuple[int, ...]],
         ended: Mapping[int, EndedWorkers],
+        caps: Caps,
     ) -> None:
         self.now = now
         self.knobs = knobs
         self.levels = levels
         self.preferences = preferences
         self.ended = ended
+        self.caps = caps
         self._groups: dict[tuple[object, ...], tuple[core.WorkerGroup, ...]] = {}
 
     def build(self, row: WorkloadRow, held: Sequence[AllocationRow]) -> core.Workload:
@@ -409,6 +423,7 @@ class WorkloadBuilder:
             ending=row.state == State.STOPPING or ended.some_done,
             letting_go=row.state == State.QUEUED and any(one.phase != Phase.LEAVING for one in held),
             pools=self.preferences.get(row.id, ()),
+            caps=self.caps.of(row.workspace_id, row.quota_id, row.owner_id, row.kind, row.priority),
             estimate_ms=None if row.estimate_s is None else max(0, row.estimate_s - row.done_s) * 1000,
             end_limit_ms=self._end_limit_ms(row),
             checkpoint=self._checkpoint(row, held),

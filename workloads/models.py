@@ -10,9 +10,10 @@ from typing import ClassVar
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
+from django.db.models.functions import Lower
 from django.utils import timezone
 
-from quotas.models import Cluster, Node, NodePool, Quota, User, Workspace
+from quotas.models import KINDS, Cluster, CustomRole, Node, NodePool, Quota, Role, User, Workspace
 
 
 class Kind(models.TextChoices):
@@ -43,6 +44,10 @@ class State(models.TextChoices):
 
 FINAL = (State.SUCCEEDED, State.FAILED, State.STOPPED)
 LIVE = tuple(state for state in State if state not in FINAL)
+
+
+def all_kinds() -> list[str]:
+    return list(KINDS)
 
 
 class Visibility(models.TextChoices):
@@ -110,6 +115,8 @@ class Workload(models.Model):
     environment = models.JSONField(default=dict, blank=True)
     grace_s = models.PositiveIntegerField(null=True, blank=True)  # None: the cluster's eviction grace
     max_runtime_s = models.PositiveIntegerField(null=True, blank=True)
+    max_wait_s = models.PositiveIntegerField(null=True, blank=True)  # waits no longer than this; None: for ever
+    template = models.CharField(max_length=63, blank=True, default="")  # the size that the submission named
     restart = models.CharField(max_length=10, choices=Restart, default=Restart.NEVER)
     retries = models.PositiveSmallIntegerField(default=0)
     checkpoint_every_s = models.PositiveIntegerField(null=True, blank=True)
@@ -330,3 +337,84 @@ class ScalingRule(models.Model):
         constraints: ClassVar = [
             models.UniqueConstraint(fields=("workload", "name"), name="rule_name_once"),
         ]
+
+
+# --- scheduling configuration ---------------------------------------------------------------------------------------
+
+
+class Template(models.Model):
+    """A named size that submissions of a workspace may name in place of a request, and may have to."""
+
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="templates")
+    name = models.CharField(max_length=63)
+    description = models.CharField(max_length=500, blank=True, default="")
+    gpus = models.PositiveIntegerField(default=0)
+    gpu_milli = models.PositiveIntegerField(default=1000)
+    gpu_memory_mib = models.PositiveBigIntegerField(default=0)
+    cpu_milli = models.PositiveBigIntegerField(default=0)
+    memory_mib = models.PositiveBigIntegerField(default=0)
+    idle = models.CharField(max_length=6, choices=Idle, blank=True, default="")  # empty: as for any submission
+    revision = models.PositiveIntegerField(default=1)
+
+    class Meta:
+        ordering = ("workspace_id", "name", "id")
+        constraints: ClassVar = [
+            models.UniqueConstraint("workspace", Lower("name"), name="template_name"),
+            models.CheckConstraint(condition=Q(gpu_milli__lte=1000), name="template_gpu_request"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Configuration(models.Model):
+    """The scheduling configuration of a workspace as a whole: its revision; the entries hang from it."""
+
+    workspace = models.OneToOneField(
+        Workspace, on_delete=models.CASCADE, primary_key=True, related_name="configuration"
+    )
+    revision = models.PositiveIntegerField(default=1)
+
+
+class UsageEntry(models.Model):
+    """What one subject (a role, a custom role or a member) may use of one bound quota. The strictest entry wins.
+
+    Kinds, caps and required templates concern work whose priority lies in the range; the other limits concern all
+    work of the subject. A cap is on what one person's work holds at once.
+    """
+
+    configuration = models.ForeignKey(Configuration, on_delete=models.CASCADE, related_name="entries")
+    quota = models.ForeignKey(Quota, on_delete=models.CASCADE, related_name="usage_entries")
+    name = models.CharField(max_length=63)
+    role = models.CharField(max_length=20, choices=Role, blank=True, default="")
+    custom_role = models.ForeignKey(CustomRole, on_delete=models.CASCADE, null=True, blank=True, related_name="+")
+    user = models.ForeignKey(User, on_delete=models.CASCADE, null=True, blank=True, related_name="+")
+    kinds = ArrayField(models.CharField(max_length=12), default=all_kinds, blank=True)  # none: nothing is allowed
+    priority_low = models.PositiveSmallIntegerField(default=1)
+    priority_high = models.PositiveSmallIntegerField(default=9)
+    cap_gpu_milli = models.PositiveBigIntegerField(null=True, blank=True)
+    cap_cpu_milli = models.PositiveBigIntegerField(null=True, blank=True)
+    cap_memory_mib = models.PositiveBigIntegerField(null=True, blank=True)
+    max_priority = models.PositiveSmallIntegerField(null=True, blank=True)
+    max_runtime_s = models.PositiveIntegerField(null=True, blank=True)
+    max_wait_s = models.PositiveIntegerField(null=True, blank=True)
+    template_required = models.BooleanField(default=False)
+
+    class Meta:
+        ordering = ("id",)
+        constraints: ClassVar = [
+            models.UniqueConstraint("configuration", Lower("name"), name="usage_entry_name"),
+            models.CheckConstraint(
+                condition=Q(priority_low__gte=1, priority_high__lte=9, priority_low__lte=F("priority_high")),
+                name="usage_entry_range",
+            ),
+            models.CheckConstraint(
+                condition=(~Q(role="") & Q(custom_role__isnull=True, user__isnull=True))
+                | Q(role="", custom_role__isnull=False, user__isnull=True)
+                | Q(role="", custom_role__isnull=True, user__isnull=False),
+                name="usage_entry_one_subject",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name

@@ -24,7 +24,7 @@ from quotas.specs import (
 )
 from scheduler.core.resources import LARGEST, WHOLE_GPU
 from workloads import schedules
-from workloads.models import Idle, Kind, Restart, ScalingRule, Visibility, Workload
+from workloads.models import Idle, Kind, Restart, ScalingRule, Template, Visibility, Workload
 
 REPLICAS_MAX = 10_000
 RETRIES_MAX = 100
@@ -116,6 +116,9 @@ class WorkloadSpec:
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
     grace_s: int | None = None
     max_runtime_s: int | None = None
+    max_wait_s: int | None = None
+    template: str = ""
+    """The named size that the request was taken from."""
     restart: str = Restart.NEVER
     retries: int = 0
     checkpoint_every_s: int | None = None
@@ -172,21 +175,22 @@ class WorkloadReader:
         read = Reader(data)
         kind = read.choice("kind", Kind.values)
         workspace, quota = self._place(read)
-        read.given("master")
+        template = self._template(read, workspace)
         replicas_low = 0 if kind == Kind.SERVICE else 1
         spec = WorkloadSpec(
             name=read.name(),
             kind=kind,
             workspace=workspace,
             quota=quota,
-            request=Request.read(read),
+            request=_request_or_template(read, template),
             master=_master(read),
+            template=template.name if template is not None else "",
             replicas=read.whole("replicas", low=replicas_low, high=REPLICAS_MAX, default=1),
             min_replicas=read.whole("min_replicas", low=1, high=REPLICAS_MAX, default=None),
             max_replicas=read.whole("max_replicas", low=1, high=REPLICAS_MAX, default=None),
             gang=read.flag("gang", default=None),
             priority=read.whole("priority", low=PRIORITY_LOW, high=PRIORITY_HIGH, default=None),
-            idle=read.choice("idle", Idle.values, default=Idle.NEVER),
+            idle=read.choice("idle", Idle.values, default=(template.idle if template else "") or Idle.NEVER),
             preemptible=read.flag("preemptible", default=None),
             pools=self._pools(read, quota),
             visibility=read.choice("visibility", Visibility.values, default=Visibility.SHARED),
@@ -199,6 +203,7 @@ class WorkloadReader:
             environment=_environment(read),
             grace_s=read.whole("grace_s", low=0, high=GRACE_MAX_S, default=None),
             max_runtime_s=read.whole("max_runtime_s", low=1, high=SECONDS_MAX, default=None),
+            max_wait_s=read.whole("max_wait_s", low=1, high=SECONDS_MAX, default=None),
             restart=read.choice("restart", Restart.values, default=Restart.NEVER),
             retries=read.whole("retries", low=0, high=RETRIES_MAX, default=0),
             checkpoint_every_s=read.whole("checkpoint_every_s", low=1, high=SECONDS_MAX, default=None),
@@ -253,6 +258,15 @@ class WorkloadReader:
         read.given(field)
         return self._known[field, value]
 
+    def _template(self, read: Reader, workspace: Workspace | None) -> Template | None:
+        if workspace is None or not read.given("template"):
+            return None
+        key = ("template", (workspace, str(read.data["template"])))
+        found: Template | None = self._once(
+            key, lambda: read.one_of("template", Template.objects.filter(workspace=workspace), default=None)
+        )
+        return found
+
     def _pools(self, read: Reader, quota: Quota | None) -> tuple[NodePool, ...]:
         read.asked.add("pools")
         given = read.data.get("pools") or ()
@@ -277,8 +291,19 @@ class WorkloadReader:
         return found
 
 
+def _request_or_template(read: Reader, template: Template | None) -> Request:
+    """What one replica asks for: the named size, or what the fields say; not both."""
+    if template is None:
+        return Request.read(read)
+    for name in REQUEST_FIELDS:
+        if read.given(name):
+            read.bad(name, "choice", wanted="either a template or a request of one's own")
+    return Request(**{name: getattr(template, name) for name in REQUEST_FIELDS})
+
+
 def _master(read: Reader) -> Request | None:
     """The request of a master, where there is one."""
+    read.asked.add("master")
     given = read.data.get("master")
     if given is None:
         return None

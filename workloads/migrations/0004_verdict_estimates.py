@@ -5,36 +5,37 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('quotas', '0004_custom_roles'),
-        ('workloads', '0003_deletion'),
+        ("quotas", "0004_custom_roles"),
+        ("workloads", "0003_deletion"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='eviction',
-            name='pool',
-            field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='quotas.nodepool'),
+            model_name="eviction",
+            name="pool",
+            field=models.ForeignKey(
+                null=True, on_delete=django.db.models.deletion.CASCADE, related_name="+", to="quotas.nodepool"
+            ),
         ),
         migrations.AddField(
-            model_name='verdict',
-            name='earliest_at',
+            model_name="verdict",
+            name="earliest_at",
             field=models.DateTimeField(null=True),
         ),
         migrations.AddField(
-            model_name='verdict',
-            name='latest_at',
+            model_name="verdict",
+            name="latest_at",
             field=models.DateTimeField(null=True),
         ),
         migrations.AddField(
-            model_name='verdict',
-            name='sureness',
-            field=models.CharField(default='unknown', max_length=12),
+            model_name="verdict",
+            name="sureness",
+            field=models.CharField(default="unknown", max_length=12),
         ),
         migrations.AlterField(
-            model_name='verdict',
-            name='would_unblock',
+            model_name="verdict",
+            name="would_unblock",
             field=models.JSONField(default=dict),
         ),
     ]

@@ -11,6 +11,14 @@ from workloads.services.acting import (
     restart_workload,
     stop_workload,
 )
+from workloads.services.configuring import (
+    create_template,
+    delete_template,
+    edit_template,
+    limits_of,
+    read_entries,
+    save_configuration,
+)
 from workloads.services.limits import stop_overdue
 from workloads.services.nodes import set_node_state
 from workloads.services.removing import (
@@ -39,18 +47,24 @@ __all__ = [
     "change_priority",
     "change_visibility",
     "clone_workload",
+    "create_template",
     "delete_quota",
+    "delete_template",
     "delete_workload",
     "delete_workspace",
     "edit_rule",
+    "edit_template",
     "hold_workload",
     "judge_submission",
     "lead_of",
+    "limits_of",
     "move_workload",
+    "read_entries",
     "release_workload",
     "remove_rule",
     "reorder_workload",
     "restart_workload",
+    "save_configuration",
     "save_rules",
     "scale_workload",
     "set_node_state",

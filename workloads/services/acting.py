@@ -7,9 +7,10 @@ from django.db.models import F
 
 from quotas.actors import Actor
 from quotas.errors import Problem, Refused, refuse
-from quotas.models import Quota
+from quotas.models import Quota, User
 from quotas.permissions import require
 from quotas.specs import PRIORITY_HIGH, PRIORITY_LOW
+from workloads.configuration import effective_limits, entries_for
 from workloads.models import FINAL, LIVE, State, Workload
 from workloads.services._common import PLACED, lock_workload, note, require_state, write_event
 from workloads.services.submitting import quota_for
@@ -126,11 +127,20 @@ def change_priority(*, actor: Actor, workload: Workload, priority: int) -> Workl
     before = workload.priority
     if before == priority:
         return workload
+    _require_priority(actor, workload, priority)
     _change(workload, priority=priority)
     facts = {"before": before, "after": priority}
     write_event(workload, actor=actor, verb="priority_changed", at=workload.cluster.now(), facts=facts)
     note(actor, workload, "priority_changed", {"priority": before}, {"priority": priority})
     return workload
+
+
+def _require_priority(actor: Actor, workload: Workload, priority: int) -> None:
+    """Nobody gives more priority than the scheduling configuration lets the giver have."""
+    entries = entries_for(workload.workspace, workload.quota, actor) if isinstance(actor, User) else []
+    top = effective_limits(entries).max_priority
+    if isinstance(top.value, int) and priority > top.value:
+        raise refuse("priority", "configuration.priority", entry=top.entry, given=priority, most=top.value)
 
 
 @transaction.atomic

@@ -14,8 +14,9 @@ from quotas.errors import Denied, Problem, Refused
 from quotas.models import Cluster, Quota, User, Workspace, WorkspaceQuota
 from quotas.permissions import grants_of, require
 from scheduler.triggers import request_cycle, signal
+from workloads.configuration import entries_for, judge, tightened
 from workloads.fitting import Fitting
-from workloads.models import FINAL, Event, Kind, PoolPreference, State, Workload
+from workloads.models import FINAL, Event, Kind, PoolPreference, State, UsageEntry, Workload
 from workloads.specs import REQUEST_FIELDS, Request, WorkloadSpec, spec_of
 
 AUDITED = ("name", "kind", "priority", "replicas", "gpus", "idle")
@@ -32,6 +33,8 @@ COPIED = (
     "image",
     "grace_s",
     "max_runtime_s",
+    "max_wait_s",
+    "template",
     "restart",
     "retries",
     "checkpoint_every_s",
@@ -59,18 +62,36 @@ def submit_workloads(*, actor: Actor, specs: Sequence[WorkloadSpec]) -> list[Wor
     _require_rights(actor, specs)
     quotas = {spec.quota.pk: spec.quota for spec in specs}
     fittings = {pk: Fitting.load(quota) for pk, quota in quotas.items()}
+    rulings = _Rulings(actor)
     problems = [*_place_problems(specs), *_name_problems(specs)]
     for index, spec in enumerate(specs):
-        if not spec.allow_unsatisfiable:
-            problems += [_at(index, problem) for problem in fittings[spec.quota.pk].problems(spec)]
+        found = [*judge(rulings.of(spec), spec)]
+        found += [] if spec.allow_unsatisfiable else fittings[spec.quota.pk].problems(spec)
+        problems += [_at(index, problem) for problem in found]
     if problems:
         raise Refused(problems)
+    specs = [tightened(rulings.of(spec), spec) for spec in specs]
     clusters = {pk: quota.cluster for pk, quota in quotas.items()}
     now = {cluster.pk: cluster.now() for cluster in clusters.values()}
     workloads = [_row(spec, actor, clusters[spec.quota.pk], now[spec.quota.cluster_id]) for spec in specs]
     _insert(workloads, specs)
     _note(actor, workloads)
     return workloads
+
+
+class _Rulings:
+    """The entries of the scheduling configuration that concern each submission; like ones are looked up once."""
+
+    def __init__(self, actor: Actor) -> None:
+        self.actor = actor if isinstance(actor, User) else None
+        self._known: dict[tuple[int, int, int | None], list[UsageEntry]] = {}
+
+    def of(self, spec: WorkloadSpec) -> list[UsageEntry]:
+        owner = spec.owner or self.actor
+        key = (spec.workspace.pk, spec.quota.pk, owner.pk if owner is not None else None)
+        if key not in self._known:
+            self._known[key] = entries_for(spec.workspace, spec.quota, owner)
+        return self._known[key]
 
 
 def _at(index: int, problem: Problem) -> Problem:
@@ -188,6 +209,7 @@ def judge_submission(*, actor: Actor, spec: WorkloadSpec) -> list[Problem]:
     """What a submission would be refused for; nothing is written."""
     _require_rights(actor, [spec])
     problems = [*_place_problems([spec]), *_name_problems([spec])]
+    problems += [_at(0, problem) for problem in judge(_Rulings(actor).of(spec), spec)]
     if not spec.allow_unsatisfiable:
         problems += [_at(0, problem) for problem in Fitting.load(spec.quota).problems(spec)]
     return [Problem(p.field.removeprefix("workloads.0").removeprefix("."), p.code, p.facts) for p in problems]
@@ -196,5 +218,5 @@ def judge_submission(*, actor: Actor, spec: WorkloadSpec) -> list[Problem]:
 def quota_for(workload: Workload, quota: Quota) -> list[Problem]:
     """Why the workload could not stand in another quota of its workspace."""
     spec = spec_of(workload, quota=quota)
-    fitting = Fitting.load(quota).problems(spec)
-    return [*(p for p in _place_problems([spec])), *(_at(0, problem) for problem in fitting)]
+    entries = entries_for(workload.workspace, quota, workload.owner)
+    return [*_place_problems([spec]), *judge(entries, spec), *Fitting.load(quota).problems(spec)]
