@@ -31,16 +31,22 @@ CYCLE_LOCK = 0x71DE
 
 @dataclass(frozen=True, slots=True)
 class CycleResult:
-    """What a cycle saw and what it did."""
+    """What a cycle saw and what it did. `let_go`: replicas of stopped work that were told to leave before it."""
 
     loaded: Loaded
     applied: Applied
+    let_go: int = 0
+
+    @property
+    def has_commands(self) -> bool:
+        """Whether the engine has something to hear."""
+        return self.let_go > 0 or self.applied.changed
 
 
 def run_cycle(cluster: Cluster, now: datetime | None = None) -> CycleResult:
     """One cycle at `now` (default: the cluster's time)."""
     now = now or cluster.now()
-    let_go(cluster, now)
+    told = let_go(cluster, now)
     began = perf_counter()
     loaded = load(cluster, now)
     reach("after_load")
@@ -50,14 +56,17 @@ def run_cycle(cluster: Cluster, now: datetime | None = None) -> CycleResult:
     decided = perf_counter()
     wake = at_or_none(next_instant_ms(loaded.snapshot, plan, policy))
     applied = apply_plan(cluster, loaded, plan, wake, Timings(read - began, decided - read))
-    return CycleResult(loaded, applied)
+    return CycleResult(loaded, applied, told)
 
 
-def let_go(cluster: Cluster, now: datetime) -> None:
-    """What a person or a limit stopped leaves now; what was stopped and holds nothing has stopped."""
+def let_go(cluster: Cluster, now: datetime) -> int:
+    """What a person or a limit stopped leaves now; what was stopped and holds nothing has stopped.
+
+    Returns how many replicas were told to leave.
+    """
     stopping = Workload.objects.filter(cluster=cluster, state=State.STOPPING)
     if not stopping.exists():
-        return
+        return 0
     with transaction.atomic():
         hold_applier(cluster.pk)
         rows = dict(stopping.order_by("id").select_for_update(no_key=True).values_list("id", "grace_s"))
@@ -68,6 +77,7 @@ def let_go(cluster: Cluster, now: datetime) -> None:
             triggers.request_delivery(cluster.pk)
         there = set(held.values_list("workload_id", flat=True))
         end_stopped(rows.keys() - there, now)
+        return len(live)
 
 
 def run_wanted_cycles(cluster_id: int) -> int:

@@ -173,13 +173,14 @@ def _read(cluster: Cluster, now: datetime) -> Loaded:
     rows = _workload_rows(cluster)
     held = _allocation_rows(cluster)
     losses = _ended_workers(cluster, rows.values())
-    preferences = _preferences(cluster)
+    pools = _pools(cluster, now, knobs)
+    preferences = _preferences(cluster) if len(pools) > 1 else {}
     caps = Caps.load(cluster)
     builder = WorkloadBuilder(now, knobs, tuple(cluster.topology_levels), preferences, losses, caps)
     workloads = tuple(builder.build(row, held.get(row.id, [])) for row in rows.values())
     snapshot = core.Snapshot(
         now_ms=to_ms(now),
-        pools=_pools(cluster, now, knobs),
+        pools=pools,
         nodes=tuple(node_of(node) for node in nodes),
         quotas=_quotas(quotas, amounts),
         workloads=workloads,

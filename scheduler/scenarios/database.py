@@ -7,6 +7,7 @@ other have databases with different names and only wait for each other while the
 from __future__ import annotations
 
 import hashlib
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from psycopg.conninfo import make_conninfo
 
 PREFIX = "tidegate_scenario"
 TEMPLATE_LOCK = 0x71DE_5CE0
+DAY_S = 86_400
 
 
 @contextmanager
@@ -31,8 +33,9 @@ def throwaway_database() -> Iterator[None]:
     """Inside, the default connection of this thread is a new, migrated, empty database."""
     with _server() as server:
         template = _template(server)
-        name = f"{PREFIX}_{uuid.uuid4().hex[:16]}"
-        _run(server, "CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy", name, template)
+        _drop_forgotten(server)
+        name = f"{PREFIX}_{int(time.time())}_{uuid.uuid4().hex[:8]}"
+        _run(server, "CREATE DATABASE {} TEMPLATE {} STRATEGY wal_log", name, template)
         _run(server, "ALTER DATABASE {} SET synchronous_commit = off", name)
     try:
         with _connected_to(name):
@@ -72,6 +75,17 @@ def _server() -> Iterator[Server]:
 
 def _run(server: Server, statement: LiteralString, *names: str) -> None:
     server.execute(sql.SQL(statement).format(*(sql.Identifier(name) for name in names)))
+
+
+def _drop_forgotten(server: Server) -> None:
+    """Databases of runs that were killed; none lasts a day."""
+    pattern = f"^{PREFIX}_([0-9]+)_[0-9a-f]+$"
+    rows = server.execute(
+        "SELECT datname FROM pg_database WHERE datname ~ %s AND substring(datname from %s)::bigint < %s",
+        [pattern, pattern, int(time.time()) - DAY_S],
+    ).fetchall()
+    for (name,) in rows:
+        _run(server, "DROP DATABASE IF EXISTS {} WITH (FORCE)", str(name))
 
 
 def _template(server: Server) -> str:

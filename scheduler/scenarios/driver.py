@@ -64,7 +64,7 @@ class Driver:
         Who starts without delay runs at once; who leaves without delay is gone at the next instant.
         """
         result = run_cycle(self.cluster, self.now)
-        delivered = deliver(self.cluster)
+        delivered = deliver(self.cluster) if result.has_commands else 0
         self.plan_next = result.applied.wake
         self.unsettled = result.applied.changed or is_wanted(self.cluster.pk)
         if delivered:

@@ -1,0 +1,21 @@
+"""Every scenario file holds: those of this folder, the examples of the documentation, and shared ones where they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scheduler.scenarios.format import read_scenario
+from scheduler.scenarios.runner import run_scenario
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = (ROOT / "tests" / "scenarios", ROOT / "docs" / "examples", ROOT.parent / "shared" / "scenarios")
+FILES = [path for folder in FOLDERS for path in sorted(folder.glob("*.yaml"))]
+
+
+@pytest.mark.django_db(databases=[])
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_scenario(path: Path, django_db_blocker: pytest.FixtureRequest) -> None:
+    with django_db_blocker.unblock():  # type: ignore[attr-defined]
+        assert run_scenario(read_scenario(path)).failures == []
