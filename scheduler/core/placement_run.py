@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from scheduler.core.placement_own import Planned
 from scheduler.core.placement_room import WHOLE_GPU, Ints, NodeSpec, Room, Shape
 from scheduler.core.placement_rules import BestFit, DotProduct, Fgd, FirstFit, Packing, Policy, RandomFit
 from scheduler.core.scoring import Placer
@@ -26,6 +27,7 @@ MakePolicy = Callable[[Sequence[Shape], np.random.Generator], Policy]
 """A policy for the whole list of tasks (for those that are published to know it) and the generator of the run."""
 
 POLICIES: dict[str, MakePolicy] = {
+    "default": lambda shapes, rng: Planned(),
     "random": lambda shapes, rng: RandomFit(rng),
     "firstfit": lambda shapes, rng: FirstFit(),
     "bestfit": lambda shapes, rng: BestFit(),

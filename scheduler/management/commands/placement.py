@@ -43,7 +43,7 @@ class Command(BaseCommand):
             "--tasks", type=Path, required=True, help="CSV: cpu_milli, memory_mib, num_gpu, gpu_milli[, gpu_spec]"
         )
         parser.add_argument("--seeds", type=seeds_of, default="42..51", help="42..51, or 42,43 (default: 42..51)")
-        parser.add_argument("--policy", choices=sorted(POLICIES), default="fgd")
+        parser.add_argument("--policy", choices=sorted(POLICIES), default="default")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
