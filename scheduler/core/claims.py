@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from scheduler.core.divide import OwnAsk, no_ask
-from scheduler.core.model import IdleUse, Kind, Shape, Workload, WorkerGroup
+from scheduler.core.model import IdleUse, Kind, Reservation, Shape, Workload, WorkerGroup
 from scheduler.core.rooms import Ask
 from scheduler.core.tree import RESOURCES, Row
-from scheduler.core.world import Work, WorkerKey, World, sum_rows
+from scheduler.core.world import Work, WorkerKey, World, row_of, sum_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,19 +105,30 @@ class Demand:
             for r in RESOURCES
         )
 
-    def by_quota(self, pool: int, refused: set[int]) -> list[OwnAsk]:
+    def by_quota(self, pool: int, reserved: Iterable[Reservation] = ()) -> list[OwnAsk]:
         """What each quota's own work asks for: all that runs, and what waits and could run.
 
-        Switch claimants in `refused` have shown that they cannot be let in by this cycle.
+        Room that is reserved counts for its claimant as if it had it already.
         """
         asks = [no_ask() for _ in self.world.tree.quotas]
         for member in self.world.pools[pool].accounts.member.values():
             self._add(asks[member.quota], self.world.work[member.workload.id], member.held[1], held=True)
         for work in self.world.work.values():
-            if is_waiting(work) and not (work.switch_claimant and work.workload.id in refused):
-                if self.could_run(work, pool):
-                    self._add(asks[work.quota], work, self.missing(work, pool), held=False)
+            if is_waiting(work) and self.could_run(work, pool):
+                self._add(asks[work.quota], work, self.missing(work, pool), held=False)
+        for reservation in reserved:
+            work = self.world.work.get(reservation.claimant)
+            if work is not None and reservation.pool == pool and is_waiting(work) and self.could_run(work, pool):
+                self.let_in(asks[work.quota], work, sum_rows(row_of(place) for place in reservation.places))
         return asks
+
+    def let_in(self, ask: OwnAsk, work: Work, amount: Sequence[int], sign: int = 1) -> None:
+        """A waiting switch claimant is let in with so much (or is not after all): others are cut for it."""
+        if not work.switch_claimant:
+            return
+        for r in RESOURCES:
+            ask.switch[r] += sign * amount[r]
+            ask.switch_waiting[r] -= sign * amount[r]
 
     def missing(self, work: Work, pool: int) -> Row:
         """What it still wants in all."""
@@ -133,7 +144,7 @@ class Demand:
         idle = work.workload.idle
         tables = [ask.held] if held else []
         if work.switch_claimant:
-            tables.append(ask.switch)
+            tables.append(ask.switch if held else ask.switch_waiting)
             if idle is IdleUse.ALLOW:
                 tables.append(ask.switch_idle)
         elif idle is IdleUse.ONLY:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from scheduler.core.admit import Refusal, fits_entitlement, refusal
-from scheduler.core.claims import Claim, Demand, is_waiting, next_claim
+from scheduler.core.claims import Claim, Demand, is_waiting, next_claim, unused
 from scheduler.core.consolidate import Moved, consolidate
 from scheduler.core.explain import Tried, reason_of
 from scheduler.core.facts import eviction_facts
@@ -46,8 +46,7 @@ from scheduler.core.policy import PRODUCT, Policy
 from scheduler.core.reserve import Reserved, settle_reservations
 from scheduler.core.rooms import LATER, NOW
 from scheduler.core.search import Found, candidates, could_take, find_victims
-from scheduler.core.tree import RESOURCES
-from scheduler.core.world import Work, World, all_reservations
+from scheduler.core.world import Work, World, all_reservations, row_of, sum_rows
 
 
 def decide(snapshot: Snapshot, policy: Policy = PRODUCT) -> Plan:
@@ -89,21 +88,19 @@ class Cycle:
     # --- 1, 2: divide and charge -----------------------------------------------------------------------
 
     def divide(self) -> None:
-        """Entitlement and share of every quota in every pool."""
-        self.asks = {pool: self.demand.by_quota(pool, set()) for pool in self.world.pools}
+        """Entitlement and share of every quota in every pool, with open reservations as if they were served."""
+        self._divide(all_reservations(self.world.snapshot))
+
+    def _divide(self, reserved: Iterable[Reservation] = ()) -> None:
+        kept = list(reserved)
+        self.asks = {pool: self.demand.by_quota(pool, kept) for pool in self.world.pools}
         for pool in self.world.pools:
             self.world.divide(pool, self.asks)
 
-    def _refuse_switch_claimant(self, work: Work) -> None:
-        """This cycle does not let it in after all: the work below gets its entitlement back."""
-        for pool in self.world.wanted_pools(work):
-            if not self.demand.could_run(work, pool):
-                continue
-            missing, ask = self.demand.missing(work, pool), self.asks[pool][work.quota]
-            for r in RESOURCES:
-                ask.switch[r] -= missing[r]
-                if work.workload.idle is IdleUse.ALLOW:
-                    ask.switch_idle[r] -= missing[r]
+    def _let_in(self, work: Work, amount: Sequence[int], pool: int, sign: int = 1) -> None:
+        """A switch claimant is let in by this cycle (or is not after all): the work below is cut for it."""
+        if work.switch_claimant:
+            self.demand.let_in(self.asks[pool][work.quota], work, amount, sign)
             self.world.divide(pool, self.asks)
 
     # --- open reservations and standing orders ---------------------------------------------------------
@@ -125,6 +122,7 @@ class Cycle:
             self._tell(ordered.piece, Rule.ORDER, ordered.pool, None, ordered.kind, ordered.order_id, facts)
         for moved, pool in carried.moved:
             self._move(moved, pool, None)
+        self._divide()
 
     def _obey_heads(self) -> None:
         """From now on nobody is placed on nodes that are kept for a head."""
@@ -236,8 +234,9 @@ class Cycle:
         """One claim: start it, make room for it, or say why not and what that means for its queue."""
         wanted = self.world.wanted_pools(work)
         pools = [pool for pool in wanted if pool not in queue.blocked_pools]
-        if wanted and not pools:
-            self._wait_behind_head(queue, work)
+        if work.told or (wanted and not pools):
+            if not work.told:
+                self._wait_behind_head(queue, work)
             queue.at += 1
             turns.renew(work.quota)
             return
@@ -311,6 +310,7 @@ class Cycle:
             if places is None:
                 return False
             attempt.keep()
+        self._let_in(claim.work, sum_rows(map(row_of, places)), pool)
         grows = claim.work.is_live
         for place in places:
             world.start(claim.work, place, pool)
@@ -359,6 +359,8 @@ class Cycle:
         going: Sequence[Work] = (),
     ) -> None:
         """Keep places for a claim until what leaves has gone; the nodes' later view holds them already."""
+        if kind is not ReservationKind.HANDOVER or not victims:
+            self._let_in(claim.work, sum_rows(map(row_of, places)), pool)
         for place in places:
             self.world.reserve(claim.work, place, pool)
         nodes = {place.node for place in places}
@@ -433,14 +435,35 @@ class Cycle:
             return False
         if not could_take(self.world, self.demand, claim, tried.pool):
             return False
-        case = Case(self.world, self.demand, claim, tried.pool)
-        found = candidates(case)
-        victims = find_victims(case, found.pieces)
-        if victims is None:
+        for wider in self._together(claim, tried.pool):
+            amount = self.demand.amount(wider.work, wider.keys, tried.pool)
+            self._let_in(wider.work, amount, tried.pool)
+            case = Case(self.world, self.demand, wider, tried.pool)
+            found = candidates(case)
+            victims = find_victims(case, found.pieces)
+            if victims is not None:
+                self._carry_out(case, victims)
+                return True
+            self._let_in(wider.work, amount, tried.pool, -1)
             tried.protected = found.would_help
-            return False
-        self._carry_out(case, victims)
-        return True
+        return False
+
+    def _together(self, claim: Claim, pool: int) -> list[Claim]:
+        """The claim alone, and before it, of a service, all replicas that it lacks: their victims are chosen together."""
+        work = claim.work
+        if work.workload.gang or len(claim.keys) > 1:
+            return [claim]
+        taken = set(work.present) | set(work.leaving)
+        keys = [
+            key
+            for at, group in enumerate(work.workload.groups)
+            for key in unused(at, group.wanted - work.present_in(at), taken)
+        ]
+        wider = Claim(work, tuple(keys), growth=False)
+        amount = self.demand.amount(work, wider.keys, pool)
+        if len(keys) < 2 or not fits_entitlement(self.world, work, amount, pool, LATER):
+            return [claim]
+        return [wider, claim]
 
     def _carry_out(self, case: Case, found: Found) -> None:
         facts = [
@@ -465,8 +488,6 @@ class Cycle:
     def _blocked(
         self, queue: Queue, work: Work, claim: Claim, pools: Sequence[int], verdict: Verdict
     ) -> None:
-        if work.switch_claimant and not claim.growth:
-            self._refuse_switch_claimant(work)
         refused, pool = verdict
         if not self._has_nodes_kept(queue, claim, pool):
             queue.block(work, pools, self.policy, self.world.now_ms)

@@ -21,6 +21,8 @@ class OwnAsk:
 
     switch: Row
     """By switch claimants that hold room or are let in."""
+    switch_waiting: Row
+    """By switch claimants that wait: their quota asks for it, but nothing is cut for it yet."""
     switch_idle: Row
     """The part of it that accepts idle use."""
     firm: Row
@@ -35,7 +37,7 @@ class OwnAsk:
 
 def no_ask() -> OwnAsk:
     """Nothing asked for, in rows of its own."""
-    return OwnAsk(*([0, 0, 0] for _ in range(6)))
+    return OwnAsk(*([0, 0, 0] for _ in range(7)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +129,8 @@ class _DivideOne:
             ask, below = self.asks[quota], self.tree.children[quota]
             self.held[quota] = ask.held[r] + sum(self.held[child] for child in below)
             limit = self.books.limit[quota][r]
-            firm = ask.switch[r] + ask.firm[r] + sum(self.firm[child] for child in below)
+            own = ask.switch[r] + ask.switch_waiting[r] + ask.firm[r]
+            firm = own + sum(self.firm[child] for child in below)
             every = firm + ask.only[r] + sum(self.all[child] - self.firm[child] for child in below)
             self.firm[quota] = max(min(self.held[quota], firm), min(limit, firm))
             self.all[quota] = max(self.held[quota], min(limit, every))

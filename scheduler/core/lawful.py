@@ -95,9 +95,9 @@ class Case:
         if side not in self._without_switch:
             accounts = self.accounts
             present = accounts.worth
-            asks = self.demand.by_quota(self.pool, set())
+            asks = self.demand.by_quota(self.pool)
             for ask in asks:
-                ask.switch[:] = [0, 0, 0]
+                ask.switch[:] = ask.switch_waiting[:] = [0, 0, 0]
             accounts.set_division(
                 divide(self.world.tree, accounts.books, accounts.capacity, asks, self.world.policy)
             )

@@ -163,6 +163,8 @@ def _start_or_keep(world: World, reservation: Reservation, pending: Sequence[Res
         ready = []
     if work.workload.gang and not (whole and _is_whole_then(work)):
         ready = []
+    if work.workload.gang and over_limit(world, work, sum_rows(map(row_of, ready)), pool, NOW) is not None:
+        ready = []
     for place in ready:
         if over_limit(world, work, row_of(place), pool, NOW) is not None:
             break

@@ -97,8 +97,6 @@ class World:
         self.caps = {cap.id: cap for cap in snapshot.caps}
         self.cap_use: dict[int, Amount] = {cap.id: NOTHING for cap in snapshot.caps}
         self.pool_of_node = {node.id: node.pool for node in snapshot.nodes}
-        self.let_in: dict[tuple[int, int], bool] = {}
-        """(workload, pool): whether a waiting switch claimant is expected to be let in by this cycle."""
         self.has_apart = any(
             group.shape.apart for workload in snapshot.workloads for group in workload.groups
         )
