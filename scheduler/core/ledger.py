@@ -47,19 +47,20 @@ def _row(world: World, pool: int, quota: int, waiting: Row, idle: Row, by_ancest
         lent=amount_of(lent_of(accounts, quota)),
         waiting=amount_of(waiting),
         free=free_of(guaranteed, used, idle),
-        entitlement=_bounded(accounts.worth.entitlement[quota], idle, used),
-        share=_bounded(accounts.worth.share[quota], idle, used),
+        entitlement=_governed(accounts.worth.entitlement[quota], used),
+        share=_governed(accounts.worth.share[quota], used),
     )
 
 
-def _bounded(row: Row, idle: Row, used: Row) -> Amount:
-    """An entitlement or share; what has no amount is shown as what could be had."""
-    return amount_of([row[r] if row[r] < UNBOUNDED // 2 else used[r] + idle[r] for r in RESOURCES])
+def _governed(row: Row, used: Row) -> Amount:
+    """An entitlement or share; a resource that the quota does not govern shows what is used of it."""
+    return amount_of([row[r] if row[r] < UNBOUNDED else used[r] for r in RESOURCES])
 
 
 def free_of(guaranteed: Row, used: Row, idle: Row) -> Amount:
-    """The smaller of guaranteed minus used and what is idle."""
-    return amount_of([max(0, min(guaranteed[r] - used[r], idle[r])) for r in RESOURCES])
+    """The smaller of guaranteed minus used and what is idle; nothing where neither has an amount."""
+    smaller = [min(guaranteed[r] - used[r], idle[r]) for r in RESOURCES]
+    return amount_of([max(0, value) if value < UNBOUNDED // 2 else 0 for value in smaller])
 
 
 def lent_of(accounts: Accounts, quota: int) -> Row:
