@@ -18,8 +18,6 @@ MOST_ROWS_CSV = 20_000
 class Query(Write):
     """Parameters of a call; unknown ones are refused like unknown fields."""
 
-    format = serializers.ChoiceField(["json", "csv"], required=False, help_text="`csv` on lists; `Accept` works too.")
-
     @classmethod
     def read(cls, given: QueryDict) -> dict[str, Any]:
         """The checked parameters; raises ValidationError."""
@@ -34,7 +32,6 @@ class Query(Write):
 class ChangeQuery(Query):
     """Parameters of every change."""
 
-    format = None  # type: ignore[assignment]
     dry_run = serializers.BooleanField(
         default=False, help_text="Do everything but keep nothing: the answer is what a real call would give."
     )
@@ -51,6 +48,7 @@ class ListQuery(Query):
     orders: ClassVar[dict[str, str]] = {"id": "id"}
     default_order: ClassVar[str] = "id"
 
+    format = serializers.ChoiceField(["json", "csv"], required=False, help_text="`Accept: text/csv` works too.")
     limit = serializers.IntegerField(
         min_value=1, default=DEFAULT_PAGE, help_text=f"Items a page; more than {MOST_PAGE} count as {MOST_PAGE}."
     )

@@ -48,7 +48,8 @@ class ApiSchema(AutoSchema):
 
     def get_override_parameters(self) -> list[Any]:
         door = self._door
-        found: list[Any] = [door.query_class()()]
+        query = door.query_class()()
+        found: list[Any] = [query] if query.fields else []
         if door.action in door.matches:
             found.append(IF_MATCH)
         if door.action in door.creates:

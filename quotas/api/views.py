@@ -52,7 +52,8 @@ class Door(GenericViewSet[Any]):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
-        self.query = self.query_class().read(request.query_params)
+        if self.action:  # without one, the method is not allowed and says so
+            self.query = self.query_class().read(request.query_params)
 
     def query_class(self) -> type[Query]:
         """The parameters that the current action takes."""
