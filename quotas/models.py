@@ -492,12 +492,11 @@ class AuditEvent(models.Model):
     before = models.JSONField(default=dict, blank=True)
     after = models.JSONField(default=dict, blank=True)
     facts = models.JSONField(default=dict, blank=True)
-    previous = models.CharField(max_length=64, blank=True, default="")
-    digest = models.CharField(max_length=64, blank=True, default="")
 
     class Meta:
         ordering = ("-id",)
         indexes: ClassVar = [
+            models.Index(fields=("at",), name="audit_at"),
             models.Index(fields=("object_type", "object_id"), name="audit_object"),
             models.Index(fields=("workspace_id", "-id"), name="audit_workspace"),
         ]
@@ -516,4 +515,82 @@ class IdempotencyKey(models.Model):
     class Meta:
         constraints: ClassVar = [
             models.UniqueConstraint(fields=("user", "key"), name="idempotency_key_once"),
+        ]
+
+
+class AuditSeal(models.Model):
+    """The hash of one day's audit entries, chained to the day before it; append-only like the entries."""
+
+    day = models.DateField(unique=True)  # in UTC
+    entries = models.PositiveIntegerField()
+    previous = models.CharField(max_length=64, blank=True, default="")
+    digest = models.CharField(max_length=64)
+    sealed_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ("day",)
+
+
+class Invitation(models.Model):
+    """An invitation by e-mail to join a workspace with roles; only the hash of its secret is kept."""
+
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="invitations")
+    email = models.EmailField()
+    roles = ArrayField(models.CharField(max_length=20, choices=Role))
+    digest = models.CharField(max_length=64, unique=True)
+    invited_by = models.ForeignKey(User, on_delete=models.SET_NULL, null=True, related_name="+")
+    created_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField()
+    accepted_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("-id",)
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                "workspace",
+                Lower("email"),
+                condition=Q(accepted_at__isnull=True, revoked_at__isnull=True),
+                name="invitation_open_once",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.email
+
+
+class RequestState(models.TextChoices):
+    OPEN = "open", "open"
+    APPROVED = "approved", "approved"
+    DECLINED = "declined", "declined"
+    WITHDRAWN = "withdrawn", "withdrawn"
+    ENDED = "ended", "ended"
+
+
+class QuotaRequest(models.Model):
+    """A workspace asks that one of its quotas is promised more in a pool until an instant of the cluster's time."""
+
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="quota_requests")
+    quota = models.ForeignKey(Quota, on_delete=models.CASCADE, related_name="requests")
+    pool = models.ForeignKey(NodePool, on_delete=models.PROTECT, related_name="+")
+    more_gpu_milli = models.PositiveBigIntegerField(default=0)
+    more_cpu_milli = models.PositiveBigIntegerField(default=0)
+    more_memory_mib = models.PositiveBigIntegerField(default=0)
+    until = models.DateTimeField()
+    reason = models.CharField(max_length=500, blank=True, default="")
+    state = models.CharField(max_length=10, choices=RequestState, default=RequestState.OPEN)
+    asked_by = models.ForeignKey(User, on_delete=models.SET_NULL, null=True, related_name="+")
+    asked_at = models.DateTimeField(default=timezone.now)
+    decided_by = models.ForeignKey(User, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
+    decided_at = models.DateTimeField(null=True, blank=True)
+    answer = models.CharField(max_length=500, blank=True, default="")
+
+    class Meta:
+        ordering = ("-id",)
+        constraints: ClassVar = [
+            models.CheckConstraint(condition=Q(state__in=RequestState.values), name="quota_request_state_known"),
+            models.CheckConstraint(
+                condition=Q(more_gpu_milli__gt=0) | Q(more_cpu_milli__gt=0) | Q(more_memory_mib__gt=0),
+                name="quota_request_asks",
+            ),
         ]

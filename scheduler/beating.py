@@ -9,6 +9,8 @@ from django.db.models import Q
 from django.utils import timezone
 
 from quotas.models import Cluster
+from quotas.sealing import seal_audit
+from quotas.services import end_requests
 from scheduler import settings, triggers
 from scheduler.demo_teams import keep_submitting
 from scheduler.locks import session_lock
@@ -38,12 +40,12 @@ def tick() -> None:
 
 
 def run_due(cluster: Cluster) -> int:
-    """What the cluster's own time makes due: scaling rules, limits of time, the demo's teams.
+    """What the cluster's own time makes due: scaling rules, limits of time, ends of quota requests, demo teams.
 
-    Returns how many workloads changed or came.
+    Returns how many workloads and requests changed or came.
     """
     now = {cluster.pk: cluster.now()}
-    return apply_due_rules(now) + stop_overdue(now) + keep_submitting(cluster)
+    return apply_due_rules(now) + stop_overdue(now) + end_requests(now) + keep_submitting(cluster)
 
 
 def _ask_for_cycle(cluster: Cluster) -> None:
@@ -96,8 +98,9 @@ def resume_clocks() -> int:
 
 
 def trim() -> None:
-    """Rows that nobody needs any more. Allocations and events are history and stay."""
+    """Rows that nobody needs any more, and the seals of past days. Allocations and events are history and stay."""
     now = timezone.now()
+    seal_audit(now)
     Cycle.objects.filter(real_at__lt=now - KEEP_CYCLES).delete()
     Outbox.objects.filter(delivered_at__lt=now - KEEP_COMMANDS).delete()
     for cluster in Cluster.objects.order_by("id"):

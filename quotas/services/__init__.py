@@ -10,6 +10,14 @@ from quotas.services.clusters import (
     remove_node,
     set_device_health,
 )
+from quotas.services.invitations import (
+    accept_as_new,
+    accept_invitation,
+    find_invitation,
+    invite,
+    revoke_invitation,
+)
+from quotas.services.onboarding import set_up_workspace
 from quotas.services.people import (
     add_member,
     archive_workspace,
@@ -25,6 +33,14 @@ from quotas.services.people import (
     set_default_quota,
     set_roles,
 )
+from quotas.services.requests import (
+    approve_request,
+    decline_request,
+    end_requests,
+    request_quota,
+    withdraw_request,
+)
+from quotas.services.roles import create_custom_role, delete_custom_role, edit_custom_role
 from quotas.services.trees import (
     create_quota,
     edit_quota_settings,
@@ -36,32 +52,46 @@ from quotas.services.trees import (
 )
 
 __all__ = [
+    "accept_as_new",
+    "accept_invitation",
     "add_member",
     "add_node",
+    "approve_request",
     "archive_workspace",
     "bind_quota",
     "create_cluster",
+    "create_custom_role",
     "create_pool",
     "create_quota",
     "create_token",
     "create_user",
     "create_workspace",
+    "decline_request",
+    "delete_custom_role",
+    "edit_custom_role",
     "edit_node",
     "edit_pool",
     "edit_quota_settings",
     "edit_workspace",
+    "end_requests",
+    "find_invitation",
     "hand_over",
+    "invite",
     "lock_promises",
     "move_quota",
     "pool_for",
     "remove_member",
     "remove_node",
+    "request_quota",
     "restore_version",
+    "revoke_invitation",
     "revoke_token",
     "set_active",
     "set_amounts",
     "set_default_quota",
     "set_device_health",
     "set_roles",
+    "set_up_workspace",
     "state_of",
+    "withdraw_request",
 ]

@@ -185,7 +185,7 @@ def add_member(
     require(actor, "member.manage", workspace)
     workspace = locked(workspace)
     _require_seen(actor, user)
-    given, own = _checked_roles(workspace, roles, custom_roles)
+    given, own = checked_roles(workspace, roles, custom_roles)
     if Member.objects.filter(workspace=workspace, user=user).exists():
         raise refuse("user", "conflict", given=user.get_username())
     member = Member.objects.create(workspace=workspace, user=user, roles=given, custom_roles=own)
@@ -199,9 +199,10 @@ def _require_seen(actor: Actor, user: User) -> None:
         raise refuse("user", "not_found")
 
 
-def _checked_roles(
+def checked_roles(
     workspace: Workspace, roles: Iterable[str], custom_roles: Sequence[CustomRole]
 ) -> tuple[list[str], list[int]]:
+    """Roles in the table's order and ids of custom roles, or ``Refused``: at least one, and never the owner's."""
     given = list(dict.fromkeys(str(role) for role in roles))
     if any(role not in GIVEN_ROLES for role in given):
         raise refuse("roles", "invalid", reason="choice", choices=list(GIVEN_ROLES), given=given)
@@ -225,7 +226,7 @@ def set_roles(*, actor: Actor, member: Member, roles: Iterable[str], custom_role
     member = locked(member)
     _require_not_owner(member)
     before = {"roles": _role_names(member)}
-    member.roles, member.custom_roles = _checked_roles(member.workspace, roles, custom_roles)
+    member.roles, member.custom_roles = checked_roles(member.workspace, roles, custom_roles)
     member.save(update_fields=["roles", "custom_roles"])
     after = {"roles": _role_names(member)}
     record(
