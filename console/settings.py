@@ -207,8 +207,8 @@ REST_FRAMEWORK: dict[str, Any] = {
 }
 SPECTACULAR_SETTINGS: dict[str, Any] = {
     "TITLE": "Tidegate",
-    "DESCRIPTION": "Resource quotas, workloads and scheduling of GPU clusters. Amounts are whole numbers in base units: "
-    "`gpu_milli` (thousandths of a GPU), `cpu_milli` (thousandths of a core), `memory_mib`.",
+    "DESCRIPTION": "Resource quotas, workloads and scheduling of GPU clusters. Amounts are whole numbers in base units:"
+    " `gpu_milli` (thousandths of a GPU), `cpu_milli` (thousandths of a core), `memory_mib`.",
     "VERSION": "1",
     "OAS_VERSION": "3.1.0",
     "SERVE_INCLUDE_SCHEMA": False,
