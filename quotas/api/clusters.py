@@ -15,10 +15,11 @@ from rest_framework.response import Response
 from quotas.api.bodies import ClusterBody, HealthBody, LabelsBody, NewPoolBody, NodeBody, PoolBody
 from quotas.api.finding import named
 from quotas.api.queries import IdParameter, ListQuery, Words
-from quotas.api.shapes import ClusterRead, ClusterReadWhole, NodeRead, PoolRead
+from quotas.api.shapes import ClusterRead, ClusterReadWhole, NodeRead, PoolRead, UncommittedRead
 from quotas.api.views import Door
 from quotas.models import Cluster, EngineKind, Node, NodePool, NodeState
-from quotas.permissions import allowed, visible_clusters, visible_nodes, visible_pools
+from quotas.permissions import allowed, require, visible_clusters, visible_nodes, visible_pools
+from quotas.selectors import uncommitted_of
 from quotas.services import add_node, create_cluster, create_pool, edit_node, edit_pool, remove_node, set_device_health
 from quotas.specs import ClusterSpec, NodeSpec, PoolSpec
 
@@ -54,6 +55,19 @@ class ClusterDoor(Door):
         cluster = get_object_or_404(self.rows(), pk=pk)
         shape = ClusterReadWhole if allowed(self.actor, "cluster.read", cluster) else ClusterRead
         return self.answer(cluster, reads=shape)
+
+    @extend_schema(responses=UncommittedRead)
+    @action(detail=True)
+    def uncommitted(self, request: Request, pk: int) -> Response:
+        """What is not promised yet, of each pool and of each quota; negative where a pool is oversubscribed."""
+        cluster = get_object_or_404(self.rows(), pk=pk)
+        require(self.actor, "cluster.read", cluster)
+        pools, quotas = cluster.pools.in_bulk(), cluster.quotas.in_bulk()
+        rest = [
+            {"pool": pools[pool], "quota": quotas[quota] if quota is not None else None, **amounts}
+            for (quota, pool), amounts in uncommitted_of(cluster).items()
+        ]
+        return Response(self.shown({"uncommitted": rest}, UncommittedRead))
 
     @extend_schema(request=ClusterBody, responses={201: ClusterReadWhole})
     def create(self, request: Request) -> Response:

@@ -180,6 +180,22 @@ class LedgerRead(Read):
     used_memory_mib = serializers.IntegerField()
 
 
+class UncommittedAmount(Read):
+    """What of a pool, or of a quota in a pool, is promised to nobody below it. null: no bound."""
+
+    pool = Named()
+    quota = Named(allow_null=True, help_text="null: the pool itself.")
+    gpu_milli = serializers.IntegerField(allow_null=True)
+    cpu_milli = serializers.IntegerField(allow_null=True)
+    memory_mib = serializers.IntegerField(allow_null=True)
+
+
+class UncommittedRead(Read):
+    """What is not promised yet."""
+
+    uncommitted = UncommittedAmount(many=True)
+
+
 class QuotaVersionRead(Read):
     """One entry of a quota's history."""
 

@@ -36,6 +36,7 @@ class Door(GenericViewSet[Any]):
 
     lookup_value_converter = "int"
     pagination_class = Pages
+    metadata_class = None
     reads: ClassVar[type[Read]]
     list_query: ClassVar[type[ListQuery]] = ListQuery
     queries: ClassVar[dict[str, type[Query]]] = {}
@@ -76,9 +77,6 @@ class Door(GenericViewSet[Any]):
 
     def get_serializer_class(self) -> type[Any]:
         return self.reads
-
-    def get_queryset(self) -> QuerySet[Any]:
-        raise NotImplementedError(f"{type(self).__name__} has no rows of its own")
 
     # --- in ---------------------------------------------------------------------------------------------
 

@@ -96,7 +96,9 @@ class WorkspaceDoor(Door):
         """Change name or description."""
         workspace, changes = self.one(pk), self.given(EditWorkspaceBody)
         return self.changed(
-            lambda: self.fresh(edit_workspace(actor=self.actor, workspace=workspace, changes=changes, revision=self.revision))
+            lambda: self.fresh(
+                edit_workspace(actor=self.actor, workspace=workspace, changes=changes, revision=self.revision)
+            )
         )
 
     @extend_schema(request=None, responses=WorkspaceRead)

@@ -28,7 +28,7 @@ from quotas.models import (
 )
 from quotas.services import state_of
 from quotas.tokens import new_secret
-from workloads.models import Event, Eviction, Kind, State, Verdict, Visibility, Workload
+from workloads.models import Event, Eviction, Kind, State, Template, Verdict, Visibility, Workload
 
 FOREIGN = 777_000_000_000  # ids of the other team start here, so that one in a body is seen at once
 SECRET_WORD = "lighthouse"  # in every name of the other team
@@ -215,7 +215,8 @@ def _records(world: World) -> dict[str, int]:
     theirs = AuditEvent.objects.create(
         pk=FOREIGN + 8, object_name=world.foreign_workspace.name, workspace_id=world.foreign_workspace.pk, **entry
     )
-    return {"version": version.pk, "audit": mine.pk, "foreign_audit": theirs.pk}
+    template = Template.objects.create(workspace=world.workspace, name="worker", gpus=8)
+    return {"version": version.pk, "template": template.pk, "audit": mine.pk, "foreign_audit": theirs.pk}
 
 
 def _quota(cluster: Cluster, pool: NodePool, name: str, gpu_milli: int, **values: Any) -> Quota:

@@ -98,6 +98,8 @@ class WorkloadReadWhole(WorkloadRead):
     environment = serializers.SerializerMethodField(help_text="null for those who may not edit the workload.")
     grace_s = serializers.IntegerField(allow_null=True, help_text="null: the cluster's.")
     max_runtime_s = serializers.IntegerField(allow_null=True)
+    max_wait_s = serializers.IntegerField(allow_null=True)
+    template = serializers.CharField(help_text="The named size it was submitted with; empty: none.")
     restart = serializers.ChoiceField(Restart.choices)
     retries = serializers.IntegerField()
     checkpoint_every_s = serializers.IntegerField(allow_null=True)
