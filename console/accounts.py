@@ -1,7 +1,15 @@
-"""How accounts come to be."""
+"""How accounts come to be, and that signing in and out is in the audit."""
+
+from typing import Any
 
 from allauth.account.adapter import DefaultAccountAdapter
+from django.db.models import Q
 from django.http import HttpRequest
+
+from quotas.actors import System
+from quotas.audit import record
+from quotas.models import User
+from quotas.origins import origin_of
 
 
 class ClosedSignupAdapter(DefaultAccountAdapter):
@@ -9,3 +17,23 @@ class ClosedSignupAdapter(DefaultAccountAdapter):
 
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         return False
+
+    def login(self, request: HttpRequest, user: User) -> None:
+        super().login(request, user)
+        user.origin = origin_of(request, "console")
+        record(actor=user, verb="session.opened", thing=user)
+
+    def logout(self, request: HttpRequest) -> None:
+        if isinstance(request.user, User):
+            record(actor=request.user, verb="session.closed", thing=request.user)
+        super().logout(request)
+
+    def authentication_failed(self, request: HttpRequest, **credentials: Any) -> None:
+        """Names the account only if there is one: people type passwords into the wrong field."""
+        tried = credentials.get("username") or credentials.get("email") or ""
+        account = (
+            User.objects.filter(username__iexact=tried).first() or User.objects.filter(email__iexact=tried).first()
+        )
+        visitor = System("visitor", origin_of(request, "console"))
+        record(actor=visitor, verb="session.refused", thing=account, result="refused")
+        super().authentication_failed(request, **credentials)

@@ -19,9 +19,13 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """The scheduler, a clock or a command: it may do everything and is named in events."""
+    """The scheduler, a clock or a command: it may do everything and is named in events.
+
+    ``origin``: where the request came from that made it act, for what happens before anybody has signed in.
+    """
 
     name: str = "system"
+    origin: Origin | None = None
 
 
 SYSTEM = System()

@@ -8,7 +8,7 @@ from typing import Any
 from django.db import models
 
 from quotas.actors import Actor, System
-from quotas.models import AuditEvent, User
+from quotas.models import AuditEvent
 
 SECRET_WORDS = ("password", "secret", "token", "digest", "environment")
 HIDDEN = "(hidden)"
@@ -71,14 +71,14 @@ def entry(
 
 
 def _who(actor: Actor) -> dict[str, Any]:
-    if isinstance(actor, System):
-        return {"actor": None, "actor_name": actor.name, "door": "system", "address": None, "token_prefix": ""}
+    origin = actor.origin
+    is_system = isinstance(actor, System)
     return {
-        "actor": actor if isinstance(actor, User) else None,
-        "actor_name": actor.get_username(),
-        "door": actor.origin.door if actor.origin else "command",
-        "address": actor.origin.address if actor.origin else None,
-        "token_prefix": actor.token.prefix if actor.token else "",
+        "actor": None if isinstance(actor, System) else actor,
+        "actor_name": actor_name(actor),
+        "door": origin.door if origin else ("system" if is_system else "command"),
+        "address": origin.address if origin else None,
+        "token_prefix": actor.token.prefix if not isinstance(actor, System) and actor.token else "",
     }
 
 

@@ -6,17 +6,23 @@ import ipaddress
 import re
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import structlog
 from django.conf import settings
+from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse
 
 from quotas.actors import Origin
+from quotas.audit import record
+from quotas.models import User
 
 if TYPE_CHECKING:
     from rest_framework.request import Request
 
+READS = frozenset({"GET", "HEAD", "OPTIONS"})
+REFUSED = frozenset({403, 404, 409, 412, 422, 429})
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
 
 
@@ -54,7 +60,18 @@ class OriginMiddleware:
         finally:
             structlog.contextvars.unbind_contextvars("request_id")
         response["X-Request-ID"] = request_id
+        _note_refusal(request, response, request_id)
         return response
+
+
+def _note_refusal(request: HttpRequest, response: HttpResponse, request_id: str) -> None:
+    """Changes that were asked for and refused are in the audit too, whichever door they came to."""
+    if request.method in READS or response.status_code not in REFUSED or not isinstance(request.user, User):
+        return
+    route = request.resolver_match.route if request.resolver_match else ""  # the path itself may hold a secret
+    facts = {"method": request.method, "route": route, "status": response.status_code, "request": request_id}
+    with suppress(DatabaseError):  # the answer stands whether or not it can be noted
+        record(actor=request.user, verb="refused", result="refused", facts=facts)
 
 
 def _request_id(request: HttpRequest) -> str:

@@ -29,7 +29,7 @@ def set_node_state(*, actor: Actor, node: Node, state: str, reason: str = "") ->
         raise refuse("state", "invalid", reason="choice", choices=NodeState.values, given=str(state)[:20])
     if len(reason) > REASON_MAX:
         raise refuse("reason", "invalid", reason="length", most=REASON_MAX, given=len(reason))
-    node = locked(node)
+    node = _locked_with_work(node) if state == NodeState.LOST else locked(node)
     before, now = node.state, node.cluster.now()
     if (before, node.state_reason) == (state, reason):
         return node
@@ -47,6 +47,22 @@ def set_node_state(*, actor: Actor, node: Node, state: str, reason: str = "") ->
     request_cycle(node.cluster_id, f"node {state}")
     signal("nodes", f"node.{node.pk}", "overview")
     return node
+
+
+def _locked_with_work(node: Node) -> Node:
+    """The node's row locked, after those of the workloads on it: the order in which a plan takes them.
+
+    What a plan has put there between the two locks makes us let go and begin again.
+    """
+    while True:
+        with transaction.atomic():
+            held = Allocation.objects.filter(node=node, ended_at__isnull=True).values("workload_id")
+            rows = Workload.objects.select_for_update(no_key=True, of=("self",)).filter(pk__in=held).order_by("id")
+            known = {workload.pk for workload in rows}
+            fresh = locked(node)
+            if set(held.values_list("workload_id", flat=True)) <= known:
+                return fresh
+            transaction.set_rollback(True)
 
 
 def _lose_what_it_held(actor: Actor, node: Node, now: datetime) -> None:

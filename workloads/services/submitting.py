@@ -178,7 +178,7 @@ def _insert(workloads: list[Workload], specs: Sequence[WorkloadSpec]) -> None:
     except IntegrityError as error:  # somebody took a name between the check and here
         if getattr(error.__cause__, "sqlstate", "") != "23505":
             raise
-        raise Refused(Problem("workloads.0.name", "conflict", {"given": specs[0].name})) from error
+        raise Refused(_name_problems(specs)) from error
     PoolPreference.objects.bulk_create(
         PoolPreference(workload=workload, pool=pool, order=order)
         for workload, spec in zip(workloads, specs, strict=True)
