@@ -8,12 +8,12 @@ function panelElement() {
 }
 
 function offcanvas() {
-  return window.bootstrap.Offcanvas.getOrCreateInstance(panelElement());
+  return window.tabler.bootstrap.Offcanvas.getOrCreateInstance(panelElement());
 }
 
 export function startPanel() {
   const panel = panelElement();
-  if (!panel || !window.bootstrap) return;
+  if (!panel || !window.tabler?.bootstrap) return;
   document.body.addEventListener("htmx:beforeRequest", (event) => {
     const { elt, target } = event.detail;
     if (target?.id === "panel-body" && !panel.contains(elt)) opener = elt;
