@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
+from django.db.models import F
+
 from quotas.actors import SYSTEM, Actor
 from quotas.models import Cluster, Node, NodePool, Quota, Role, User, Workspace
 from quotas.services import (
@@ -44,9 +46,10 @@ class Stage:
         return self._one("node", name, Node.objects.filter(cluster=self.cluster, name=name).first())
 
     def workload(self, name: str) -> Workload:
-        """The newest workload of that name."""
+        """The newest workload of that name, one that is not deleted before all others."""
         found = Workload.objects.filter(cluster=self.cluster, name=name).select_related("cluster", "quota", "workspace")
-        return self._one("workload", name, found.order_by("deleted_at", "-id").first() or found.order_by("-id").first())
+        newest = found.order_by(F("deleted_at").desc(nulls_first=True), "-id").first()
+        return self._one("workload", name, newest)
 
     def pools(self) -> list[NodePool]:
         return list(self.cluster.pools.order_by("order", "id"))

@@ -11,7 +11,7 @@ from scheduler.scenarios.runner import run_scenario
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = (ROOT / "tests" / "scenarios", ROOT / "docs" / "examples", ROOT.parent / "shared" / "scenarios")
-FILES = [path for folder in FOLDERS for path in sorted(folder.glob("*.yaml"))]
+FILES = [path for folder in FOLDERS for path in sorted(folder.rglob("*.yaml"))]
 
 
 @pytest.mark.django_db(databases=[])
