@@ -31,9 +31,7 @@ class ClosedSignupAdapter(DefaultAccountAdapter):
     def authentication_failed(self, request: HttpRequest, **credentials: Any) -> None:
         """Names the account only if there is one: people type passwords into the wrong field."""
         tried = credentials.get("username") or credentials.get("email") or ""
-        account = (
-            User.objects.filter(username__iexact=tried).first() or User.objects.filter(email__iexact=tried).first()
-        )
+        account = User.objects.filter(Q(username__iexact=tried) | Q(email__iexact=tried)).first() if tried else None
         visitor = System("visitor", origin_of(request, "console"))
         record(actor=visitor, verb="session.refused", thing=account, result="refused")
         super().authentication_failed(request, **credentials)

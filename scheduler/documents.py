@@ -10,8 +10,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from quotas.models import Role
+from quotas.permissions import KIND_MODULES, LEVELS, MODULES, PERMISSIONS, Level, Permission
+from quotas.words import DETAILS, REFUSALS, WAITING
 from scheduler.core import lawful
-from scheduler.core.model import OrderKind, Rule
+from scheduler.core.model import OrderKind, Reason, Rule
 
 Row = Sequence[str]
 PART = re.compile(r"(<!-- made from the code: (?P<name>[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -54,7 +57,60 @@ def table(head: Row, rows: Sequence[Row]) -> str:
     return "".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |\n" for line in lines)
 
 
-PARTS: Mapping[str, Callable[[], str]] = {"rules": rules_table}
+def roles_table() -> str:
+    """The level of each role in each module."""
+    rows = [(f"**{role}**", *(LEVELS[role][module].name.lower() for module in MODULES)) for role in Role.values]
+    return table(("role", *MODULES), rows)
+
+
+def permissions_table() -> str:
+    """Each permission with the roles that have it, on one's own objects and on those of others."""
+    rows = []
+    for name, needs in PERMISSIONS.items():
+        if needs.module is None:
+            who = "platform administrator" + (", platform auditor" if needs.reads else "")
+            rows.append((f"`{name}`", "platform", who, who))
+        else:
+            own, others = (_roles_with(needs, level) for level in (needs.own, needs.any))
+            rows.append((f"`{name}`", "of the kind" if needs.module == "kind" else needs.module, own, others))
+    return table(("permission", "module", "on one's own", "on others'"), rows)
+
+
+def _roles_with(needs: Permission, least: Level) -> str:
+    """Roles whose level suffices in every module that may decide, and those for which it depends on the kind."""
+    modules = tuple(KIND_MODULES.values()) if needs.module == "kind" else (str(needs.module),)
+    found = []
+    for role in Role.values:
+        enough = [module for module in modules if LEVELS[role][module] >= least]
+        if len(enough) == len(modules):
+            found.append(role)
+        elif enough:
+            found.append(f"{role} ({', '.join(enough)})")
+    return ", ".join(found)
+
+
+def reasons_table() -> str:
+    """Why work waits, by code."""
+    return table(("code", "meaning"), [(f"`{reason.value}`", str(WAITING[reason.value])) for reason in Reason])
+
+
+def refusals_table() -> str:
+    """Why something is refused, by code, with the facts that its sentence uses."""
+    rows = [(f"`{code}`", str(words), ", ".join(_facts_in(code))) for code, words in REFUSALS.items()]
+    return table(("code", "meaning", "facts"), rows)
+
+
+def _facts_in(code: str) -> list[str]:
+    return [f"`{name}`" for name in re.findall(r"%\((\w+)\)s", str(DETAILS.get(code, "")))]
+
+
+PARTS: Mapping[str, Callable[[], str]] = {
+    "rules": rules_table,
+    "roles": roles_table,
+    "permissions": permissions_table,
+    "reasons": reasons_table,
+    "refusals": refusals_table,
+}
 
 
 def filled(page: str) -> str:
