@@ -46,6 +46,14 @@ class Demand:
         self.world = world
         self._by_identity: dict[tuple[int, int, Kind, int], Form] = {}
         self._by_value: dict[tuple[int, int, Kind, tuple[WorkerGroup, ...]], Form] = {}
+        self._next: dict[int, tuple[int, Claim | None]] = {}
+
+    def next(self, work: Work) -> Claim | None:
+        """The next workers it wants together; remembered until what it holds changes."""
+        known = self._next.get(work.workload.id)
+        if known is None or known[0] != work.changes:
+            known = self._next[work.workload.id] = (work.changes, next_claim(work))
+        return known[1]
 
     def form(self, work: Work, pool: int) -> Form:
         """The form of a workload in a pool."""
@@ -70,7 +78,7 @@ class Demand:
             if index < group.wanted
         ]
         never = next((ask.never for ask in (*asks, *others) if ask.never), "")
-        least = self.amount(work, first_keys(work.workload), pool)
+        least = self._sum(work, first_keys(work.workload), pool)
         return Form(asks, least, never)
 
     def ask(self, work: Work, key: WorkerKey, pool: int) -> Ask:
@@ -85,6 +93,15 @@ class Demand:
 
     def amount(self, work: Work, keys: Iterable[WorkerKey], pool: int) -> Row:
         """What the quota is charged for workers, before their nodes are known."""
+        if not work.changes and not work.present:
+            return self.form(work, pool).least if keys is self._first(work) else self._sum(work, keys, pool)
+        return self._sum(work, keys, pool)
+
+    def _first(self, work: Work) -> tuple[WorkerKey, ...] | None:
+        known = self._next.get(work.workload.id)
+        return known[1].keys if known is not None and known[1] is not None else None
+
+    def _sum(self, work: Work, keys: Iterable[WorkerKey], pool: int) -> Row:
         counts: dict[Ask, int] = {}
         for key in keys:
             ask = self.ask(work, key, pool)

@@ -13,7 +13,7 @@ from scheduler.core.lawful import value_of
 from scheduler.core.model import Place
 from scheduler.core.place import place_claim
 from scheduler.core.resources import UNBOUNDED
-from scheduler.core.rooms import LATER, Ask
+from scheduler.core.rooms import LATER, MILLI, Ask, Bools, NodeRoom
 from scheduler.core.tree import RESOURCES
 from scheduler.core.world import Work, World
 
@@ -40,7 +40,7 @@ def consolidate(
     """The fewest moves found that let the whole claim in, or None. The world is as before afterwards."""
     if moves_left == 0 or not _enough_in_all(world, demand, claim, pool):
         return None
-    by_row = _movable_by_row(world, claim, pool)
+    by_row = _movable_by_row(world, pool)
     if not by_row:
         return None
     leaving = _who_must_go(world, demand, claim, pool, by_row)
@@ -93,19 +93,26 @@ def _total(column: np.ndarray) -> int:
     return UNBOUNDED if (column >= UNBOUNDED).any() else int(column.sum())
 
 
-def _movable_by_row(world: World, claim: Claim, pool: int) -> dict[int, list[Work]]:
-    """Work that may move, by the node that it would leave, larger and less valuable first."""
+def _movable_by_row(world: World, pool: int) -> dict[int, list[Work]]:
+    """Work that may move, by the node that it would leave: larger and less valuable first."""
+    known = world.movable.get(pool)
+    if known is None:
+        known = world.movable[pool] = _list_movable(world, pool)
+    return known
+
+
+def _list_movable(world: World, pool: int) -> dict[int, list[Work]]:
     rooms, accounts = world.pools[pool].rooms, world.pools[pool].accounts
-    found: dict[int, list[Work]] = {}
+    found: dict[int, list[tuple[tuple[object, ...], Work]]] = {}
     for identifier in accounts.member:
         work = world.work[identifier]
-        if work is claim.work or not is_movable(world, work, pool):
+        if not is_movable(world, work, pool):
             continue
+        value = value_of(world, work, stops=True)
         for row in {rooms.row[held.place.node] for held in work.present.values()}:
-            found.setdefault(row, []).append(work)
-    for row, works in found.items():
-        works.sort(key=lambda work: (-_gpus_on(work, rooms.nodes[row].id), value_of(world, work, stops=True)))
-    return found
+            key = (-_gpus_on(work, rooms.nodes[row].id), *value)
+            found.setdefault(row, []).append((key, work))
+    return {row: [work for _, work in sorted(those, key=lambda item: item[0])] for row, those in found.items()}
 
 
 def _gpus_on(work: Work, node: int) -> int:
@@ -141,16 +148,16 @@ def _make_room(
     while count and (row := rooms.best_row(ask, LATER, allowed)) is not None:
         rooms.place(ask, row, LATER, who)
         count -= 1
-    heap = []
-    for row, works in by_row.items():
-        going = _fewest_on(world, pool, ask, row, works, chosen) if ask.mask[row] and (allowed is None or allowed[row]) else None
-        if going:
-            heap.append((len(going), _gpus_of(going), row))
-    heapq.heapify(heap)
+    heap = [(1, lacking, row) for row, lacking in _lacking(world, pool, ask, allowed) if row in by_row]
+    heapq.heapify(heap)  # at least one move each: looked at closer when it comes to the top
     while count and heap:
-        *_, row = heapq.heappop(heap)
-        going = _fewest_on(world, pool, ask, row, by_row[row], chosen)
+        moves, size, row = heapq.heappop(heap)
+        going = _fewest_on(world, pool, ask, row, [w for w in by_row[row] if _may_go(w, claim, chosen)])
         if not going:
+            continue
+        true = (len(going), _gpus_of(going), row)
+        if true > (moves, size, row) and heap and heap[0] < true:
+            heapq.heappush(heap, true)
             continue
         for work in going:
             chosen.append(work)
@@ -159,6 +166,23 @@ def _make_room(
             rooms.place(ask, row, LATER, who)
             count -= 1
     return count == 0
+
+
+def _may_go(work: Work, claim: Claim, chosen: Sequence[Work]) -> bool:
+    if work is claim.work or work.told or any(not held.live for held in work.present.values()):
+        return False
+    return work not in chosen
+
+
+def _lacking(world: World, pool: int, ask: Ask, allowed: Bools | None) -> list[tuple[int, int]]:
+    """Suitable nodes, and how many milli-GPUs each lacks for one worker: the least that must move."""
+    rooms = world.pools[pool].rooms
+    suited = np.flatnonzero(ask.mask if allowed is None else ask.mask & allowed)
+    free = rooms.free_devices(LATER, suited)
+    asked = ask.millionths[suited]
+    fitting = (free >= asked[:, None]).sum(axis=1) if free.shape[1] else np.zeros(len(suited), dtype=np.int64)
+    lacking = np.maximum(ask.gpus - fitting, 0) * asked // MILLI
+    return list(zip(suited.tolist(), lacking.tolist(), strict=True))
 
 
 def _gpus_of(works: Sequence[Work]) -> int:
@@ -170,40 +194,30 @@ def _give_back(world: World, work: Work) -> None:
         world.pools[held.pool].rooms.change(held.place, +1, now=False, later=True)
 
 
-def _fewest_on(
-    world: World, pool: int, ask: Ask, row: int, works: Sequence[Work], chosen: Sequence[Work]
-) -> list[Work]:
-    """The fewest workloads whose leaving lets one worker onto a node, the smallest that suffices last."""
-    rooms = world.pools[pool].rooms
-    free = [work for work in works if work not in chosen]
+def _fewest_on(world: World, pool: int, ask: Ask, row: int, works: Sequence[Work]) -> list[Work]:
+    """The fewest workloads whose leaving lets one worker onto a node; the last is the smallest that suffices."""
+    room = NodeRoom(world.pools[pool].rooms, ask, row)
     taken: list[Work] = []
-    with world.attempt():
-        for work in free:  # largest first: the fewest
-            taken.append(work)
-            _give_back(world, work)
-            if rooms.room(ask, LATER)[row]:
-                break
-        else:
-            return []
-    return _smaller_last(world, pool, ask, row, taken, free)
-
-
-def _smaller_last(
-    world: World, pool: int, ask: Ask, row: int, taken: list[Work], free: Sequence[Work]
-) -> list[Work]:
-    """The last one taken replaced by the smallest that suffices as well."""
-    rooms = world.pools[pool].rooms
-    with world.attempt():
-        for work in taken[:-1]:
-            _give_back(world, work)
-        for work in reversed(free):
-            if work in taken[:-1]:
-                continue
-            with world.attempt():
-                _give_back(world, work)
-                if rooms.room(ask, LATER)[row]:
-                    return [*taken[:-1], work]
+    for work in works:  # largest first: the fewest
+        taken.append(work)
+        room.change(_places(work), +1)
+        if room.fits():
+            break
+    else:
+        return []
+    room.change(_places(taken[-1]), -1)
+    for work in reversed(works):
+        if work in taken[:-1]:
+            continue
+        room.change(_places(work), +1)
+        if room.fits():
+            return [*taken[:-1], work]
+        room.change(_places(work), -1)
     return taken
+
+
+def _places(work: Work) -> list[Place]:
+    return [held.place for held in work.present.values()]
 
 
 def _regroup(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from scheduler.core.admit import Refusal, fits_entitlement, refusal
-from scheduler.core.claims import Claim, Demand, is_waiting, next_claim, unused
+from scheduler.core.claims import Claim, Demand, is_waiting, unused
 from scheduler.core.consolidate import Moved, consolidate
 from scheduler.core.explain import Tried, reason_of
 from scheduler.core.facts import eviction_facts
@@ -82,6 +82,8 @@ class Cycle:
         self.waits: dict[int, Wait] = {}
         self.moves_left = {pool: at.pool.moves_left for pool, at in world.pools.items()}
         self.heads = Heads(world, self.demand)
+        self._touched: set[int] = set()
+        """Quotas whose turn may have come nearer by the last step."""
         self._verdicts: dict[tuple[object, ...], Verdict] = {}
         self._positions: dict[int, int] = {}
 
@@ -102,6 +104,7 @@ class Cycle:
         if work.switch_claimant:
             self.demand.let_in(self.asks[pool][work.quota], work, amount, sign)
             self.world.divide(pool, self.asks)
+            self._touched.update(range(len(self.world.tree.quotas)))
 
     # --- open reservations and standing orders ---------------------------------------------------------
 
@@ -170,9 +173,11 @@ class Cycle:
     def take_turns(self) -> None:
         """Everybody who may has a turn, in the order of the queues and between them."""
         waiting = self._who_waits()
-        queues = queues_of(self.world, waiting)
+        queues = queues_of(self.world, self.demand, waiting)
         self._number(queues.values())
         self._hold_evictions_behind_victims(queues)
+        for queue in queues.values():
+            self._pass_over_decided(queue)
         turns = Turns(self.world, self.demand, queues)
         while (turn := turns.next()) is not None:
             work, claim = turn
@@ -187,7 +192,7 @@ class Cycle:
             if wait is not None:
                 self.waits[work.workload.id] = wait
             elif is_waiting(work) and not work.told and not self._still_leaves(work):
-                if next_claim(work) is not None:
+                if self.demand.next(work) is not None:
                     found.append(work)
         return found
 
@@ -232,31 +237,45 @@ class Cycle:
 
     def _take_turn(self, queue: Queue, work: Work, claim: Claim, turns: Turns) -> None:
         """One claim: start it, make room for it, or say why not and what that means for its queue."""
-        wanted = self.world.wanted_pools(work)
-        pools = [pool for pool in wanted if pool not in queue.blocked_pools]
-        if work.told or (wanted and not pools):
-            if not work.told:
-                self._wait_behind_head(queue, work)
-            queue.at += 1
-            turns.renew(work.quota)
-            return
-        key = self._look_alike(work, pools)
-        known = self._verdicts.get(key) if key is not None else None
-        evicted = len(self.evictions) + len(self.shrinks)
-        verdict = known or self._try(queue, claim, pools)
+        self._touched = {work.quota}
+        pools = self._open_pools(queue, work)
+        verdict = self._try(queue, claim, pools)
         if verdict is not None:
             self._blocked(queue, work, claim, pools, verdict)
+            key = self._look_alike(work, pools)
             if key is not None:
                 self._verdicts[key] = verdict
         self._advance(queue, work, verdict is None)
-        if len(self.evictions) + len(self.shrinks) > evicted:
-            turns.renew_all()
-        else:
-            turns.renew(work.quota)
+        self._pass_over_decided(queue)
+        for quota in sorted(self._touched):
+            turns.renew(quota)
+
+    def _open_pools(self, queue: Queue, work: Work) -> list[int]:
+        """The pools it wants in which no head holds it up."""
+        return [pool for pool in self.world.wanted_pools(work) if pool not in queue.blocked_pools]
+
+    def _pass_over_decided(self, queue: Queue) -> None:
+        """Go on to the next whose turn would tell something new: equal waiting work has one verdict."""
+        while (work := queue.current()) is not None:
+            pools = self._open_pools(queue, work)
+            if not work.told:
+                if not pools and self.world.wanted_pools(work):
+                    self._wait_behind_head(queue, work)
+                else:
+                    verdict = self._known_verdict(work, pools)
+                    claim = self.demand.next(work) if verdict is not None else None
+                    if verdict is None or claim is None:
+                        return
+                    self._blocked(queue, work, claim, pools, verdict)
+            queue.at += 1
+
+    def _known_verdict(self, work: Work, pools: Sequence[int]) -> Verdict | None:
+        key = self._look_alike(work, pools) if self._verdicts else None
+        return self._verdicts.get(key) if key is not None else None
 
     def _advance(self, queue: Queue, work: Work, served: bool) -> None:
         """Go on in the queue; what was served and wants one more stays where it is."""
-        again = next_claim(work) if served and not self._has_all_reserved(work) else None
+        again = self.demand.next(work) if served and not self._has_all_reserved(work) else None
         if again is None:
             queue.at += 1
         elif again.growth and not queue.is_growing(work):
@@ -384,8 +403,8 @@ class Cycle:
         """How long what is leaving on some nodes may still take."""
         return [
             leaving.gone_by_ms - self.world.now_ms
-            for work in self.world.work.values()
-            for leaving in work.leaving.values()
+            for identifier in self.world.leaving
+            for leaving in self.world.work[identifier].leaving.values()
             if leaving.place.node in nodes and leaving.gone_by_ms is not None
         ]
 
@@ -472,6 +491,7 @@ class Cycle:
         ]
         for piece in found.pieces:
             self.world.tell_to_leave(piece.work, piece.keys)
+        self._touched.update(piece.work.quota for piece in found.pieces)
         for piece, rule, fact in zip(found.pieces, found.rules, facts, strict=True):
             self._tell(piece, rule, case.pool, case.work.workload.id, None, None, fact)
         rooms = self.world.pools[case.pool].rooms

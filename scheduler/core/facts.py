@@ -24,7 +24,7 @@ def eviction_facts(case: Case, piece: Piece, rule: Rule, found: Found) -> Facts:
     }
     if relation.ancestor != POOL:
         facts["ancestor"] = case.world.tree.quotas[relation.ancestor].id
-    if piece.override:
+    if piece.workload.id in case.overridden:
         facts["min_runtime_overridden"] = True
     return facts
 

@@ -6,7 +6,7 @@ the world in which the victims are gone and the claim has its room.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -36,10 +36,6 @@ class Piece:
     stops: bool
     value: ValueKey
     """The least valuable first."""
-    guaranteed_gpu: int
-    """GPUs of it that a promise covers."""
-    override: bool = False
-    """Its minimum run time is overridden by a claimant that has waited long enough."""
 
     @property
     def workload(self) -> Workload:
@@ -69,6 +65,10 @@ class Case:
         self._borrowed: dict[int, dict[int, Row]] = {}
         self._used: dict[int, Row] = {}
         self._without_switch: dict[int, dict[int, Row]] = {}
+        self._most_borrowed: dict[int, int] = {}
+        self.relief: dict[int, Row] = {}
+        self.overridden: set[int] = set()
+        """Workloads whose minimum run time the claimant overrides, having waited long enough."""
 
     def relation(self, quota: int) -> Relation:
         """How the claimant stands to work of a quota."""
@@ -76,11 +76,43 @@ class Case:
         if known is None:
             known = Relation(*self.world.tree.ancestor_and_sides(self.work.quota, quota))
             self._relations[quota] = known
-            side = known.victim_side
-            if side not in self._borrowed:
-                self._borrowed[side] = self.accounts.borrowed(side)
-                self._used[side] = list(self.accounts.held_by_side(side, LATER))
+            self._remember(known.victim_side)
         return known
+
+    def relations_under(self, ancestor: int) -> list[Relation]:
+        """How the claimant stands to each other side under an ancestor of its quota."""
+        tree = self.world.tree
+        path = tree.path[self.work.quota]
+        if ancestor == POOL:
+            mine, sides = path[0], list(tree.roots)
+        else:
+            depth = path.index(ancestor) + 1
+            mine = path[depth] if depth < len(path) else own_side(ancestor)
+            sides = [own_side(ancestor), *tree.children[ancestor]]
+        found = [Relation(ancestor, mine, side) for side in sides if side != mine]
+        for relation in found:
+            self._remember(relation.victim_side)
+        return found
+
+    def _remember(self, side: int) -> None:
+        if side not in self._borrowed:
+            self._borrowed[side] = self.accounts.borrowed(side)
+            self._used[side] = list(self.accounts.held_by_side(side, LATER))
+
+    def note_relief(self, identifiers: Iterable[int]) -> None:
+        """What rules (b) and (c) could take: where it stands on the claimant's own side, it makes room there."""
+        for identifier in sorted(identifiers):
+            work = self.world.work[identifier]
+            if work is self.work or not work.workload.preemptible or not work.is_live:
+                continue
+            for piece in pieces_of(self.world, work, self.pool)[-1:]:
+                if rule_for(self, piece, {}, final=False) in (Rule.CHILD_LEVEL, Rule.PRIORITY):
+                    add_removed(self.world, self.relief, piece)
+
+    def relief_beside(self, work: Work) -> dict[int, Row]:
+        """The relief on sides that do not hold this work."""
+        holding = set(sides_of(self.world, work.quota))
+        return {side: row for side, row in self.relief.items() if side not in holding}
 
     def borrowed_before(self, side: int) -> dict[int, Row]:
         """What was borrowed at a side of a known relation before anything was taken."""
@@ -104,6 +136,13 @@ class Case:
             self._without_switch[side] = dict(accounts.borrowed(side))
             accounts.set_division(present)
         return self._without_switch[side]
+
+    def guaranteed_gpu(self, piece: Piece) -> int:
+        """GPUs of a piece that a promise covered before anything was taken: what is borrowed goes first."""
+        identifier = piece.workload.id
+        if identifier not in self._most_borrowed:
+            self._most_borrowed[identifier] = most_borrowed(self.accounts, piece.work.quota, identifier)
+        return max(0, piece.amount[0] - self._most_borrowed[identifier])
 
     @cached_property
     def within_entitlement(self) -> bool:
@@ -177,6 +216,19 @@ def rule_for(case: Case, piece: Piece, removed: dict[int, Row], *, final: bool) 
     if priority(case, piece, relation):
         return Rule.PRIORITY
     return None
+
+
+def may_take_covered(case: Case, relation: Relation) -> bool:
+    """Whether some rule could take work of a victim's side whether it is borrowed or not."""
+    return _claims_below(case, relation) or (not case.claim.growth and are_priority_siblings(case, relation))
+
+
+def side_may_reclaim(case: Case, relation: Relation) -> bool:
+    """Whether the claimant's side would be within its entitlement or its share, its own victims taken off."""
+    worth = case.accounts.worth
+    return _side_within(case, relation.claimant_side, case.relief, worth.entitlement_of) or _side_within(
+        case, relation.claimant_side, case.relief, worth.share_of
+    )
 
 
 def _claims_below(case: Case, relation: Relation) -> bool:
@@ -386,36 +438,35 @@ def work_lost(world: World, work: Work) -> int:
     return max(0, world.now_ms - since)
 
 
-def pieces_of(case: Case, work: Work, borrowed_gpu: int, *, override: bool) -> list[Piece]:
+def pieces_of(world: World, work: Work, pool: int) -> list[Piece]:
     """What may be taken of a workload: its workers beyond the minimum one by one, and all of it."""
-    live = {key: held for key, held in work.present.items() if held.live}
-    if len(live) < len(work.present):
+    known = world.pieces.get((work.workload.id, pool))
+    if known is None or known[0] != work.changes:
+        known = world.pieces[work.workload.id, pool] = (work.changes, _make_pieces(world, work, pool))
+    return known[1]
+
+
+def _make_pieces(world: World, work: Work, pool: int) -> list[Piece]:
+    if any(not held.live for held in work.present.values()):
         return []  # part of it only has its place reserved: leave it alone
-    pieces = []
+    keys = sorted(work.present)
     minimums = [group.minimum for group in work.workload.groups]
-    for key in sorted(live):
-        if len(live) > 1 and work.present_in(key[0]) > minimums[key[0]]:
-            pieces.append(_piece(case, work, (key,), borrowed_gpu, stops=False, override=override))
-    if len(live) == 1 or any(minimums) or not pieces:
-        pieces.append(_piece(case, work, tuple(sorted(live)), borrowed_gpu, stops=True, override=override))
+    pieces = []
+    if len(keys) > 1:
+        counts = [work.present_in(at) for at in range(len(minimums))]
+        pieces = [piece_of(world, work, (key,), pool) for key in keys if counts[key[0]] > minimums[key[0]]]
+    if len(keys) == 1 or any(minimums) or not pieces:
+        pieces.append(piece_of(world, work, tuple(keys), pool))
     return pieces
 
 
-def _piece(
-    case: Case, work: Work, keys: Sequence[WorkerKey], borrowed_gpu: int, *, stops: bool, override: bool
-) -> Piece:
+def piece_of(world: World, work: Work, keys: tuple[WorkerKey, ...], pool: int) -> Piece:
+    """Some workers of a workload as a piece; it stops when they are all that it has."""
+    stops = len(keys) == len(work.present)
     held = [work.present[key] for key in keys]
-    amount = sum_rows(row_of(one.place) for one in held if one.pool == case.pool)
-    return Piece(
-        work=work,
-        keys=tuple(keys),
-        places=tuple(one.place for one in held),
-        amount=amount,
-        stops=stops,
-        value=value_of(case.world, work, stops=stops),
-        guaranteed_gpu=max(0, amount[0] - borrowed_gpu),
-        override=override,
-    )
+    amount = sum_rows(row_of(one.place) for one in held if one.pool == pool)
+    places = tuple(one.place for one in held)
+    return Piece(work, keys, places, amount, stops, value_of(world, work, stops=stops))
 
 
 def most_borrowed(accounts: Accounts, quota: int, identifier: int, view: int = LATER) -> int:

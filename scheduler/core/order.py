@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from scheduler.core.admit import fits_entitlement, fits_share, ratio
-from scheduler.core.claims import Claim, Demand, next_claim
+from scheduler.core.claims import Claim, Demand
 from scheduler.core.model import QueuePolicy
 from scheduler.core.policy import Policy
 from scheduler.core.rooms import LATER
@@ -93,12 +93,12 @@ class Queue:
         return self.policy is QueuePolicy.INTELLIGENT and work.workload.priority >= policy.blocking_priority
 
 
-def queues_of(world: World, waiting: Iterable[Work]) -> dict[int, Queue]:
+def queues_of(world: World, demand: Demand, waiting: Iterable[Work]) -> dict[int, Queue]:
     """A queue for each quota with waiting work: by effective priority, operators' order, submission, id."""
     by_quota: dict[int, list[Work]] = {}
     growing: dict[int, list[Work]] = {}
     for work in waiting:
-        claim = next_claim(work)
+        claim = demand.next(work)
         table = growing if claim is not None and claim.growth else by_quota
         table.setdefault(work.quota, []).append(work)
     queues = {}
@@ -131,7 +131,7 @@ class Turns:
         self.renew_all()
 
     def renew(self, quota: int) -> None:
-        """The head of a quota's queue changed."""
+        """The head of a quota's queue changed, or it holds less than before."""
         tree = self.world.tree
         self._mark(quota, own_side(quota))
         for below in reversed(tree.path[quota]):
@@ -156,7 +156,7 @@ class Turns:
             side = self._heaps[quota][0][1]
             if side < POOL:
                 work = self.queues[-2 - side].current()
-                claim = None if work is None else next_claim(work)
+                claim = None if work is None else self.demand.next(work)
                 if work is None or claim is None:
                     raise RuntimeError("a queue's head has nothing to ask for")
                 return work, claim
@@ -200,7 +200,7 @@ class Turns:
     def _asked(self, quota: int) -> tuple[list[int], int]:
         queue = self.queues[quota]
         work = queue.current()
-        claim = None if work is None else next_claim(work)
+        claim = None if work is None else self.demand.next(work)
         if work is None or claim is None:
             return [0, 0, 0], min(self.world.pools)
         pool = self.first_pool(queue, work)

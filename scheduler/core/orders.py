@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from scheduler.core.claims import Demand, surplus
 from scheduler.core.consolidate import Moved, is_movable, relocate
-from scheduler.core.lawful import Piece, add_removed, most_borrowed, notebooks_in, value_of
+from scheduler.core.lawful import Piece, add_removed, most_borrowed, notebooks_in, piece_of, pieces_of
 from scheduler.core.model import (
     ExcessOrder,
     IdleUse,
@@ -19,7 +19,7 @@ from scheduler.core.model import (
 from scheduler.core.resources import UNBOUNDED
 from scheduler.core.rooms import LATER
 from scheduler.core.tree import RESOURCES, Row
-from scheduler.core.world import Held, Work, WorkerKey, World, row_of, sum_rows
+from scheduler.core.world import Held, Work, WorkerKey, World, sum_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,12 +50,13 @@ def carry_out_orders(world: World, demand: Demand) -> Carried:
     for work in world.work.values():
         if is_stale(world, work):
             pool = min(held.pool for held in work.present.values())
-            _take(world, _whole(world, work, pool), pool, OrderKind.STALE, None, carried)
+            _take(world, piece_of(world, work, tuple(sorted(work.present)), pool), pool, OrderKind.STALE, None, carried)
     for order in sorted(world.snapshot.excess_orders, key=lambda order: order.id):
         if world.now_ms >= order.due_ms:
             _carry_out_excess(world, order, carried)
-    for work in world.work.values():
-        _drain(world, demand, work, carried)
+    if any(node.state is NodeState.DRAINING for node in world.snapshot.nodes):
+        for work in world.work.values():
+            _drain(world, demand, work, carried)
     return carried
 
 
@@ -116,25 +117,6 @@ def is_stale(world: World, work: Work) -> bool:
     return short and world.now_ms - since >= world.policy.stale_grace_ms >= 0
 
 
-def _whole(world: World, work: Work, pool: int) -> Piece:
-    return _piece(world, work, tuple(sorted(work.present)), pool, stops=True)
-
-
-def _piece(world: World, work: Work, keys: tuple[WorkerKey, ...], pool: int, *, stops: bool) -> Piece:
-    held = [work.present[key] for key in keys]
-    amount = sum_rows(row_of(one.place) for one in held if one.pool == pool)
-    borrowed = most_borrowed(world.pools[pool].accounts, work.quota, work.workload.id)
-    return Piece(
-        work=work,
-        keys=keys,
-        places=tuple(one.place for one in held),
-        amount=amount,
-        stops=stops,
-        value=value_of(world, work, stops=stops),
-        guaranteed_gpu=max(0, amount[0] - borrowed),
-    )
-
-
 # --- excess after a cut ------------------------------------------------------------------------------
 
 
@@ -159,29 +141,13 @@ def cheapest_to_free(world: World, quota: int, pool: int, excess: Row) -> list[P
     pieces = [
         piece
         for work in world.work.values()
-        if (work.quota == quota or world.tree.is_below(work.quota, quota)) and work.is_live
-        for piece in _pieces(world, work, pool)
+        if (work.quota == quota or world.tree.is_below(work.quota, quota)) and work.is_live and not work.told
+        for piece in pieces_of(world, work, pool)
         if any(piece.amount[r] and excess[r] for r in RESOURCES)
     ]
     if len(pieces) <= world.policy.exact_victims:
         return _best_subset(world, pool, pieces, excess)
     return _fewest_greedily(world, pool, pieces, excess)
-
-
-def _pieces(world: World, work: Work, pool: int) -> list[Piece]:
-    """The workers beyond its minimum one by one, and the whole."""
-    live = sorted(key for key, held in work.present.items() if held.live and held.pool == pool)
-    if not live or work.told:
-        return []
-    minimums = [group.minimum for group in work.workload.groups]
-    parts = [
-        _piece(world, work, (key,), pool, stops=False)
-        for key in live
-        if len(live) > 1 and work.present_in(key[0]) > minimums[key[0]]
-    ]
-    if any(minimums) or len(live) == 1 or not parts:
-        parts.append(_piece(world, work, tuple(live), pool, stops=True))
-    return parts
 
 
 def _best_subset(world: World, pool: int, pieces: Sequence[Piece], excess: Row) -> list[Piece]:
@@ -234,15 +200,20 @@ def cost(world: World, pool: int, chosen: Sequence[Piece]) -> tuple[object, ...]
         if any(removed[quota][r] and after[r] < entitlement[r] < UNBOUNDED for r in RESOURCES):
             below.add(quota)
     values = tuple(sorted(piece.value for piece in chosen))
-    guaranteed = sum(piece.guaranteed_gpu for piece in chosen)
+    guaranteed = sum(_guaranteed_gpu(world, pool, piece) for piece in chosen)
     return back, notebooks_in(chosen), guaranteed, len(below), sum(p.stops for p in chosen), values
+
+
+def _guaranteed_gpu(world: World, pool: int, piece: Piece) -> int:
+    borrowed = most_borrowed(world.pools[pool].accounts, piece.work.quota, piece.workload.id)
+    return max(0, piece.amount[0] - borrowed)
 
 
 def _fewest_greedily(world: World, pool: int, pieces: Sequence[Piece], excess: Row) -> list[Piece]:
     """The least valuable first until enough is free, then the most valuable handed back."""
     by_value = sorted(
         pieces,
-        key=lambda p: (p.workload.kind is Kind.NOTEBOOK, p.guaranteed_gpu > 0, p.value, p.keys),
+        key=lambda p: (p.workload.kind is Kind.NOTEBOOK, _guaranteed_gpu(world, pool, p) > 0, p.value, p.keys),
     )
     chosen: list[Piece] = []
     for piece in by_value:
@@ -276,7 +247,7 @@ def _drain(world: World, demand: Demand, work: Work, carried: Carried) -> None:
             return
     stops = work.workload.gang and not _may_shrink(work, keys)
     taken = tuple(sorted(key for key, held in work.present.items() if held.live)) if stops else tuple(keys)
-    piece = _piece(world, work, taken, pool, stops=len(taken) == len(work.present))
+    piece = piece_of(world, work, taken, pool)
     _take(world, piece, pool, OrderKind.DRAIN, None, carried)
 
 

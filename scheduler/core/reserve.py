@@ -126,7 +126,7 @@ def is_still_lawful(
 def _may_still_take(case: Case, victim: Work) -> bool:
     """Whether the claimant's side may still have what it took from a victim's."""
     relation = case.relation(victim.quota)
-    piece = Piece(victim, (), (), [0, 0, 0], True, (True, True, 0, 0, 0, 0), 0)
+    piece = Piece(victim, (), (), [0, 0, 0], True, (True, True, 0, 0, 0, 0))
     if relation.claimant_side == relation.victim_side or priority(case, piece, relation):
         return priority(case, piece, relation)
     side, worth = relation.claimant_side, case.accounts.worth

@@ -458,3 +458,42 @@ def _most_rounds(each: Ints, size: int) -> Ints:
             break
         rounds[enough] = tried
     return rounds
+
+
+class NodeRoom:
+    """What will be free on one node, as plain numbers: for quick trials of who must go."""
+
+    def __init__(self, rooms: Rooms, ask: Ask, row: int) -> None:
+        self._rooms, self._ask, self._row, self._node = rooms, ask, row, rooms.nodes[row].id
+        self._devices: list[int] = rooms.devices[LATER][row].tolist()
+        self._cpu, self._memory = (int(value) for value in rooms.bulk[LATER][row])
+        self._bounded = (bool(rooms.bulk_size[row, 0] < UNBOUNDED), bool(rooms.bulk_size[row, 1] < UNBOUNDED))
+        self._counted = {name: int(table[row]) for name, table in rooms.counted[LATER].items()}
+        self._asked = int(ask.millionths[row])
+
+    def change(self, places: Iterable[Place], sign: int) -> None:
+        """The room of places on this node is free (+1) or not (-1)."""
+        for place in places:
+            if place.node != self._node:
+                continue
+            use = sign * self._rooms.device_use(place, self._row)
+            for device in place.devices:
+                self._devices[device] += use
+            if self._bounded[0]:
+                self._cpu += sign * place.cpu_milli
+            if self._bounded[1]:
+                self._memory += sign * place.memory_mib
+            for name, count in place.counted:
+                self._counted[name] = self._counted.get(name, 0) + sign * count
+
+    def fits(self) -> bool:
+        """Whether one worker fits."""
+        ask = self._ask
+        if self._cpu < ask.cpu or self._memory < ask.memory:
+            return False
+        for name, count in ask.counted:
+            if self._counted.get(name, 0) < count:
+                return False
+        if not ask.gpus:
+            return True
+        return sum(1 for free in self._devices if free >= self._asked) >= ask.gpus

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -16,18 +17,19 @@ from scheduler.core.lawful import (
     Piece,
     ValueKey,
     add_removed,
-    most_borrowed,
+    may_take_covered,
     notebooks_in,
     pieces_of,
     protection,
     rule_for,
+    side_may_reclaim,
     would_borrow_again,
 )
 from scheduler.core.model import IdleUse, Place, Rule
 from scheduler.core.place import has_neighbours, place_claim
 from scheduler.core.resources import UNBOUNDED
-from scheduler.core.rooms import LATER, Ask
-from scheduler.core.tree import RESOURCES, Row, own_side
+from scheduler.core.rooms import LATER, Ask, NodeRoom
+from scheduler.core.tree import POOL, RESOURCES, Row, own_side, quota_of_side
 from scheduler.core.world import Work, World
 
 _EXACT_CHECK = 64
@@ -69,7 +71,8 @@ class Candidates:
     @property
     def would_help(self) -> bool:
         """Whether the claim would fit if those who are protected could be taken as well."""
-        return bool(self.protected) and _could_help(self.case, [*self.pieces, *self.protected])
+        together = _without_parts([*self.pieces, *self.protected])
+        return bool(self.protected) and _places_without(self.case, together) is not None
 
 
 def could_take(world: World, demand: Demand, claim: Claim, pool: int) -> bool:
@@ -98,53 +101,61 @@ def candidates(case: Case) -> Candidates:
     """Pieces that some rule would give to the claim, the least valuable first."""
     found: list[Piece] = []
     protected: list[Piece] = []
-    for quota, members in enumerate(case.accounts.members):
-        if not members or not _may_take_from(case, quota):
+    for identifier in sorted(_who_may_be_taken(case)):
+        work = case.world.work[identifier]
+        if work is case.work or not work.is_live or _is_on_its_way(work):
             continue
-        for identifier in sorted(members):
-            work = case.world.work[identifier]
-            if work is case.work or not work.is_live or _is_on_its_way(work):
-                continue
-            pieces, spared = _pieces_if_lawful(case, work)
-            (protected if spared else found).extend(pieces)
+        pieces, spared = _pieces_if_lawful(case, work)
+        (protected if spared else found).extend(pieces)
     by_value = tuple(sorted(found, key=lambda piece: (piece.value, piece.keys)))
     return Candidates(case, by_value, tuple(protected))
+
+
+def _who_may_be_taken(case: Case) -> set[int]:
+    """Work that is worth a closer look: by the promise and the share only what is borrowed, by the rest all."""
+    tree, members = case.world.tree, case.accounts.members
+    own = case.work.quota
+    found: set[int] = set()
+    if not case.claim.growth and tree.quotas[own].priority_preemption.inside:
+        found.update(members[own])
+    for ancestor in (*reversed(tree.path[own]), POOL):
+        relations = case.relations_under(ancestor)
+        for relation in relations:
+            if may_take_covered(case, relation):
+                found.update(_members_below(case, relation.victim_side))
+    case.note_relief(found)
+    for ancestor in (*reversed(tree.path[own]), POOL):
+        relations = case.relations_under(ancestor)
+        if relations and side_may_reclaim(case, relations[0]):
+            for relation in relations:
+                found.update(case.borrowed_before(relation.victim_side))
+    return found
+
+
+def _members_below(case: Case, side: int) -> Iterable[int]:
+    yield from case.accounts.members[quota_of_side(side)]
+    if side >= 0:
+        for child in case.world.tree.children[side]:
+            yield from _members_below(case, child)
 
 
 def _is_on_its_way(work: Work) -> bool:
     return work.workload.ending or work.workload.letting_go or work.told
 
 
-def _may_take_from(case: Case, quota: int) -> bool:
-    """Whether any rule could take anything from a quota's own work."""
-    relation = case.relation(quota)
-    if quota == case.work.quota or relation.victim_side == relation.claimant_side:
-        return True
-    if case.work.switch_claimant and relation.ancestor == case.work.quota:
-        return True
-    quotas = case.world.tree.quotas
-    siblings = relation.claimant_side >= 0 and relation.victim_side >= 0
-    if siblings and quotas[relation.claimant_side].priority_preemption.siblings:
-        return True
-    return bool(case.borrowed_before(relation.victim_side))
-
-
 def _pieces_if_lawful(case: Case, work: Work) -> tuple[list[Piece], bool]:
-    """The pieces of a workload that some rule gives, and whether only its protection is in the way."""
-    probe = pieces_of(case, work, 0, override=False)
-    lawful = [(piece, rule_for(case, piece, {}, final=False)) for piece in probe]
-    rules = {rule for _, rule in lawful if rule is not None}
-    if not rules:
-        return [], False
-    states = {rule: protection(case, work, rule) for rule in rules}
-    if all(state in ("preemptible", "min_runtime") for state in states.values()):
-        return probe, True
-    override = "override" in states.values() and "" not in states.values()
-    borrowed = most_borrowed(case.accounts, work.quota, work.workload.id)
-    pieces = pieces_of(case, work, borrowed, override=override)
-    free = {rule for rule, state in states.items() if state in ("", "override")}
-    kept = [piece for piece, (_, rule) in zip(pieces, lawful, strict=True) if rule in free]
-    return kept, False
+    """The pieces of a workload that some rule gives, and whether its protection is in the way."""
+    lawful: list[Piece] = []
+    spared: list[Piece] = []
+    for piece in pieces_of(case.world, work, case.pool):
+        rule = rule_for(case, piece, case.relief_beside(work), final=False)
+        if rule is None:
+            continue
+        state = protection(case, work, rule)
+        if state == "override":
+            case.overridden.add(work.workload.id)
+        (spared if state in ("preemptible", "min_runtime") else lawful).append(piece)
+    return (lawful, False) if lawful or not spared else (spared, True)
 
 
 # --- the search --------------------------------------------------------------------------------------
@@ -166,7 +177,7 @@ def _until_admitted(case: Case, pieces: Sequence[Piece], chosen: list[Piece]) ->
     for piece in chosen:
         add_removed(case.world, removed, piece)
     kept = list(chosen)
-    for piece in sorted(pieces, key=_greedy_key):
+    for piece in sorted(pieces, key=partial(_greedy_key, case)):
         if _is_admitted(case, kept):
             break
         if piece not in kept and _is_whole([*kept, piece]) and rule_for(case, piece, removed, final=False):
@@ -184,7 +195,9 @@ def _is_admitted(case: Case, chosen: Sequence[Piece]) -> bool:
 
 
 def _could_help(case: Case, pieces: Sequence[Piece]) -> bool:
-    """Whether the claim would fit on nodes and within limits if all were taken."""
+    """Whether the claim would fit on nodes if all were taken; of one worker among many the search finds out itself."""
+    if len(pieces) > _PRUNE and len(case.claim.keys) == 1:
+        return True
     return _places_without(case, _without_parts(pieces)) is not None
 
 
@@ -221,12 +234,23 @@ def _exact(case: Case, pieces: Sequence[Piece], row: int | None = None) -> list[
         chosen = [piece for place, piece in enumerate(pieces) if mask >> place & 1]
         if not _is_whole(chosen):
             continue
-        if _places_without(case, chosen, row) is None:
+        if not _makes_room(case, chosen, row):
             failed.append(mask)
             continue
         if lawful_rules(case, chosen) is not None:
             return chosen
     return None
+
+
+def _makes_room(case: Case, chosen: Sequence[Piece], row: int | None) -> bool:
+    """Whether the claim has its nodes when these have gone (one worker on one node, if it is given)."""
+    if row is None:
+        return _places_without(case, chosen) is not None
+    ask = case.demand.ask(case.work, case.claim.keys[0], case.pool)
+    room = NodeRoom(case.world.pools[case.pool].rooms, ask, row)
+    for piece in chosen:
+        room.change(piece.places, +1)
+    return room.fits()
 
 
 def _exact_by_node(case: Case, pieces: Sequence[Piece]) -> list[Piece] | None:
@@ -285,7 +309,7 @@ def _by_cost(case: Case, pieces: Sequence[Piece]) -> list[int]:
     masks = np.arange(1, 1 << count, dtype=np.int64)
     member = (masks[:, None] >> np.arange(count)) & 1
     notebooks = member @ np.array([notebooks_in([piece]) for piece in pieces], dtype=np.int64)
-    guaranteed = member @ np.array([piece.guaranteed_gpu for piece in pieces], dtype=np.int64)
+    guaranteed = member @ np.array([case.guaranteed_gpu(piece) for piece in pieces], dtype=np.int64)
     stopped = member @ np.array([piece.stops for piece in pieces], dtype=np.int64)
     claim_back, below = _standing_after(case, pieces, member)
     value = member @ (1 << np.arange(count - 1, -1, -1, dtype=np.int64))  # the least valuable counts most
@@ -326,7 +350,7 @@ def cost_of(case: Case, chosen: Iterable[Piece]) -> Cost:
     return Cost(
         claim_back=sum(claims_back(case, piece, removed) for piece in pieces),
         notebooks=notebooks_in(pieces),
-        guaranteed_gpu=sum(piece.guaranteed_gpu for piece in pieces),
+        guaranteed_gpu=sum(case.guaranteed_gpu(piece) for piece in pieces),
         quotas_below=sum(_is_below(case, quota, removed) for quota in quotas),
         stopped=sum(piece.stops for piece in pieces),
         values=tuple(piece.value for piece in pieces),
@@ -373,7 +397,7 @@ def lawful_rules(case: Case, chosen: Sequence[Piece]) -> list[Rule] | None:
     return [rule for rule in rules if rule is not None]
 
 
-def _places_without(case: Case, gone: Sequence[Piece], row: int | None = None) -> tuple[Place, ...] | None:
+def _places_without(case: Case, gone: Sequence[Piece]) -> tuple[Place, ...] | None:
     """Places for the claim when these have left."""
     world = case.world
     with world.attempt():
@@ -381,12 +405,6 @@ def _places_without(case: Case, gone: Sequence[Piece], row: int | None = None) -
             for key in piece.keys:
                 held = piece.work.present[key]
                 world.pools[held.pool].rooms.change(held.place, +1, now=False, later=True)
-        if row is not None:
-            ask = case.demand.ask(case.work, case.claim.keys[0], case.pool)
-            if not world.pools[case.pool].rooms.room(ask, LATER)[row]:
-                return None
-            place = world.pools[case.pool].rooms.place(ask, row, LATER, (case.work.workload.id, *case.claim.keys[0]))
-            return (place,)
         places = place_claim(world, case.demand, case.claim, case.pool, LATER)
         return None if places is None else tuple(places)
 
@@ -503,74 +521,38 @@ def _take(state: _Greedy, pieces: Sequence[Piece]) -> None:
 def _cheapest_on(state: _Greedy, ask: Ask, row: int) -> list[Piece] | None:
     """Pieces to take on a node so that one worker fits there, the least valuable first, none in vain."""
     case = state.case
-    room = _NodeRoom(case, ask, row)
     if not ask.mask[row]:
         return None
+    room = NodeRoom(case.world.pools[case.pool].rooms, ask, row)
     taken: list[Piece] = []
     removed = {side: list(value) for side, value in state.removed.items()}
-    for piece in sorted(state.by_row[row], key=_greedy_key):
+    for piece in sorted(state.by_row[row], key=partial(_greedy_key, case)):
         if room.fits():
             break
         if not _may_join(state, taken, piece) or rule_for(case, piece, removed, final=False) is None:
             continue
         taken.append(piece)
         add_removed(case.world, removed, piece)
-        room.change(piece, +1)
+        room.change(piece.places, +1)
     if not room.fits() or not taken:
         return None
     for piece in list(reversed(taken)):
-        room.change(piece, -1)
+        room.change(piece.places, -1)
         if room.fits() and len(taken) > 1:
             taken.remove(piece)
         else:
-            room.change(piece, +1)
+            room.change(piece.places, +1)
     return taken
 
 
-def _greedy_key(piece: Piece) -> tuple[bool, bool, ValueKey, tuple[tuple[int, int], ...]]:
+def _greedy_key(case: Case, piece: Piece) -> tuple[bool, bool, ValueKey, tuple[tuple[int, int], ...]]:
     """Notebooks after others, covered work after borrowed, then by value."""
-    return notebooks_in([piece]) > 0, piece.guaranteed_gpu > 0, piece.value, piece.keys
+    return notebooks_in([piece]) > 0, case.guaranteed_gpu(piece) > 0, piece.value, piece.keys
 
 
 def _may_join(state: _Greedy, taken: Sequence[Piece], piece: Piece) -> bool:
     same = [other for other in (*state.chosen, *taken) if other.work is piece.work]
     return piece not in same and _is_whole([*same, piece])
-
-
-class _NodeRoom:
-    """Free room of one node as plain numbers, for quick trials."""
-
-    def __init__(self, case: Case, ask: Ask, row: int) -> None:
-        rooms = case.world.pools[case.pool].rooms
-        self.rooms, self.ask, self.row, self.node = rooms, ask, row, rooms.nodes[row].id
-        self.devices = rooms.devices[LATER][row].tolist()
-        self.bulk = rooms.bulk[LATER][row].tolist()
-        self.counted = {name: int(table[row]) for name, table in rooms.counted[LATER].items()}
-
-    def change(self, piece: Piece, sign: int) -> None:
-        """A piece's room on the node is free (+1) or not (-1)."""
-        for place in piece.places:
-            if place.node != self.node:
-                continue
-            use = sign * self.rooms.device_use(place, self.row)
-            for device in place.devices:
-                self.devices[device] += use
-            if self.bulk[0] < UNBOUNDED // 2:
-                self.bulk[0] += sign * place.cpu_milli
-            if self.bulk[1] < UNBOUNDED // 2:
-                self.bulk[1] += sign * place.memory_mib
-            for name, count in place.counted:
-                self.counted[name] = self.counted.get(name, 0) + sign * count
-
-    def fits(self) -> bool:
-        """Whether one worker fits."""
-        ask = self.ask
-        if self.bulk[0] < ask.cpu or self.bulk[1] < ask.memory:
-            return False
-        if any(self.counted.get(name, 0) < count for name, count in ask.counted):
-            return False
-        asked = int(ask.millionths[self.row])
-        return sum(1 for free in self.devices if free >= asked) >= ask.gpus
 
 
 def _greedy_by_value(case: Case, pieces: Sequence[Piece]) -> list[Piece] | None:
@@ -579,7 +561,7 @@ def _greedy_by_value(case: Case, pieces: Sequence[Piece]) -> list[Piece] | None:
     for group in _by_domain(case, pieces):
         chosen: list[Piece] = []
         removed: dict[int, Row] = {}
-        for piece in sorted(group, key=_greedy_key):
+        for piece in sorted(group, key=partial(_greedy_key, case)):
             if _is_whole([*chosen, piece]) and rule_for(case, piece, removed, final=False) is not None:
                 chosen.append(piece)
                 add_removed(case.world, removed, piece)
@@ -593,7 +575,7 @@ def _greedy_by_value(case: Case, pieces: Sequence[Piece]) -> list[Piece] | None:
 
 def _shrunk(case: Case, chosen: list[Piece]) -> list[Piece]:
     """Hand back, the most valuable first, by halves as long as that works, then one by one."""
-    kept = sorted(chosen, key=_greedy_key)
+    kept = sorted(chosen, key=partial(_greedy_key, case))
     step = max(1, len(kept) // 2)
     while step:
         at = len(kept)

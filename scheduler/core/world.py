@@ -6,9 +6,9 @@ and `World.withdraw`; `attempt` undoes what was not kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from scheduler.core.accounts import Accounts, is_switch_claimant
 from scheduler.core.divide import OwnAsk, divide
@@ -56,6 +56,8 @@ class Work:
     present: dict[WorkerKey, Held] = field(default_factory=dict)
     """What runs, starts, or has its place reserved; not what leaves."""
     leaving: dict[WorkerKey, Allocation] = field(default_factory=dict)
+    changes: int = 0
+    """Counts every change of the two."""
     told: bool = False
     """This cycle told all of it to leave, or moves it."""
 
@@ -103,6 +105,12 @@ class World:
         """Whether some workers want others kept away."""
         self.allowed_rows: Callable[[Work, tuple[WorkerKey, ...], int], Bools | None] = lambda *_: None
         """Nodes that a claim may use beside those that are kept for others; None means all."""
+        self.leaving: set[int] = set()
+        """Workloads of which something leaves."""
+        self.pieces: dict[tuple[int, int], tuple[int, list[Any]]] = {}
+        """What may be taken of each workload in a pool, remembered until what it holds changes."""
+        self.movable: dict[int, dict[int, list[Work]]] = {}
+        """Work that might move at the start of the cycle, by pool and row."""
         self._journal: list[Callable[[], None]] = []
         self._take_allocations(snapshot.allocations)
 
@@ -122,9 +130,10 @@ class World:
             work, pool = self.work[place.workload], self.pool_of_node[place.node]
             if leaving:
                 work.leaving[place.group, place.index] = allocation
+                self.leaving.add(work.workload.id)
             else:
                 held = Held(place, pool, allocation.started_ms, live=True)
-                work.present[place.group, place.index] = held
+                _set(work, (place.group, place.index), held)
             self._book(work, place, pool, -1, now=True, later=not leaving, started_ms=started[place.workload])
 
     # --- changing --------------------------------------------------------------------------------------
@@ -156,8 +165,8 @@ class World:
 
     def _put(self, work: Work, key: WorkerKey, held: Held | None) -> None:
         before = work.present.get(key)
-        _set(work.present, key, held)
-        self._journal.append(lambda: _set(work.present, key, before))
+        _set(work, key, held)
+        self._journal.append(lambda: _set(work, key, before))
 
     def start(self, work: Work, place: Place, pool: int) -> None:
         """A worker starts now; its room on the node is taken already."""
@@ -230,26 +239,33 @@ class World:
 
     def _put_leaving(self, work: Work, key: WorkerKey, held: Held) -> None:
         gone_by = self.now_ms + work.workload.grace_ms
+        self.leaving.add(work.workload.id)
         work.leaving[key] = Allocation(held.place, Phase.LEAVING, held.started_ms, gone_by)
-        self._journal.append(lambda: work.leaving.pop(key, None))
+        self._journal.append(lambda: self._forget_leaving(work, key))
 
-    @contextmanager
-    def attempt(self) -> Iterator[Attempt]:
-        """Changes inside are undone at the end unless `keep` was called."""
-        marks = [(at.rooms, at.rooms.mark()) for at in self.pools.values()]
-        books = [(at.accounts, at.accounts.mark()) for at in self.pools.values()]
-        mark = len(self._journal)
-        attempt = Attempt()
-        try:
-            yield attempt
-        finally:
-            if not attempt.kept:
-                for rooms, point in marks:
-                    rooms.roll_back(point)
-                for accounts, point in books:
-                    accounts.roll_back(point)
-                while len(self._journal) > mark:
-                    self._journal.pop()()
+    def _forget_leaving(self, work: Work, key: WorkerKey) -> None:
+        work.leaving.pop(key, None)
+        if not work.leaving:
+            self.leaving.discard(work.workload.id)
+
+    def attempt(self) -> Attempt:
+        """Changes inside a `with` of it are undone at the end unless `keep` was called."""
+        return Attempt(self)
+
+    def marks(self) -> list[int]:
+        """A point to which `roll_back` can return."""
+        points = [len(self._journal)]
+        for at in self.pools.values():
+            points += (at.rooms.mark(), at.accounts.mark())
+        return points
+
+    def roll_back(self, marks: Sequence[int]) -> None:
+        """Undo all changes since the marks."""
+        for place, at in enumerate(self.pools.values()):
+            at.rooms.roll_back(marks[1 + 2 * place])
+            at.accounts.roll_back(marks[2 + 2 * place])
+        while len(self._journal) > marks[0]:
+            self._journal.pop()()
 
     # --- asking ----------------------------------------------------------------------------------------
 
@@ -277,15 +293,24 @@ class World:
         )
 
 
-@dataclass(eq=False)
 class Attempt:
-    """Whether the changes of a `with world.attempt()` stay."""
+    """A trial on the world: undone unless it is kept."""
 
-    kept: bool = False
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._kept = False
 
     def keep(self) -> None:
         """Let the changes stay."""
-        self.kept = True
+        self._kept = True
+
+    def __enter__(self) -> Attempt:
+        self._marks = self._world.marks()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._kept:
+            self._world.roll_back(self._marks)
 
 
 def row_of(place: Place) -> Row:
@@ -313,8 +338,9 @@ def all_reservations(snapshot: Snapshot) -> tuple[Reservation, ...]:
     return tuple(sorted(snapshot.reservations, key=lambda reservation: reservation.id))
 
 
-def _set(table: dict[WorkerKey, Held], key: WorkerKey, held: Held | None) -> None:
+def _set(work: Work, key: WorkerKey, held: Held | None) -> None:
+    work.changes += 1
     if held is None:
-        table.pop(key, None)
+        work.present.pop(key, None)
     else:
-        table[key] = held
+        work.present[key] = held
