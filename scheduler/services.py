@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
 
 from django.db import transaction
 
@@ -11,9 +13,10 @@ from quotas.actors import Actor
 from quotas.errors import Problems
 from quotas.models import NodePool, Quota, QuotaAmount
 from quotas.permissions import grants_of, require
-from quotas.services import set_amounts
+from quotas.services import edit_quota_settings, set_amounts
 from quotas.specs import RESOURCES, SECONDS_MAX, AmountSpec
 from scheduler.core.resources import Amount
+from scheduler.previews import Preview, preview
 from workloads.selectors import subtree_of, use_of
 
 ON_EXCESS = ("keep", "preempt")
@@ -97,3 +100,30 @@ def _exceeds(used: Amount, spec: AmountSpec) -> bool:
     """Whether use is above the guarantee in a resource that has one."""
     bounds = ((getattr(used, resource), spec.guaranteed(resource)) for resource in RESOURCES)
     return any(bound is not None and held > bound for held, bound in bounds)
+
+
+# --- looked at first ----------------------------------------------------------------------------------------------
+
+
+def preview_scale(
+    *, actor: Actor, quota: Quota, amounts: Amounts, on_excess: str = "keep", after: timedelta | None = None
+) -> Preview:
+    """What `scale_quota` would do: who would be preempted, who would start, who would wait. Nothing is written."""
+    change = partial(scale_quota, actor=actor, quota=quota, amounts=amounts, on_excess=on_excess, after=after)
+    return preview(cluster=quota.cluster, change=change, ahead=after or timedelta())
+
+
+def preview_rebalance(
+    *, actor: Actor, changes: Mapping[Quota, Amounts], on_excess: str = "keep", after: timedelta | None = None
+) -> Preview:
+    """What `rebalance` would do. Nothing is written."""
+    change = partial(rebalance, actor=actor, changes=changes, on_excess=on_excess, after=after)
+    if not changes:
+        change()  # refuses
+    return preview(cluster=next(iter(changes)).cluster, change=change, ahead=after or timedelta())
+
+
+def preview_settings(*, actor: Actor, quota: Quota, changes: Mapping[str, Any]) -> Preview:
+    """What `edit_quota_settings` would do. Nothing is written."""
+    change = partial(edit_quota_settings, actor=actor, quota=quota, changes=changes)
+    return preview(cluster=quota.cluster, change=change)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import singledispatch
 
 from django.db import transaction
@@ -13,6 +14,7 @@ from quotas.errors import Denied, DomainError, NotFound, Refused, Stale
 from quotas.models import Workspace
 from quotas.services import edit_quota_settings, move_quota, remove_node, set_device_health
 from scheduler.engines.simulated import SimulatedEngine
+from scheduler.previews import preview
 from scheduler.scenarios import script
 from scheduler.scenarios.driver import Driver
 from scheduler.scenarios.stage import Stage, add_nodes, make_quota, make_workspace
@@ -206,3 +208,16 @@ def _(action: script.Restart, stage: Stage, driver: Driver) -> None:
 def _(action: script.Cycles, stage: Stage, driver: Driver) -> None:
     for _number in range(action.count):
         driver.cycle()
+
+
+@perform.register
+def _(action: script.Preview, stage: Stage, driver: Driver) -> None:
+    after = action.change.excess.after or timedelta()
+    found = preview(cluster=stage.cluster, change=lambda: perform(action.change, stage, driver), ahead=after)
+    for what, wanted, touched in (
+        ("preempted", action.preempted, found.preempted),
+        ("starts", action.starts, found.starts),
+    ):
+        names = sorted(one.name for one in touched)
+        if wanted is not None and names != sorted(wanted):
+            raise Unexpected(f"expected the preview to have {what} {sorted(wanted)}, found {names}")

@@ -516,8 +516,9 @@ ACTIONS: dict[str, Callable[[Item], script.Action]] = {
     "fail": _fail,
     "restart": _restart,
     "cycles": lambda item: script.Cycles(item.whole(1)),
+    "preview": _preview,
 }
-LATER = ("metric", "preview")
+LATER = ("metric",)
 """Steps that the format has and this version does not."""
 
 
