@@ -174,18 +174,14 @@ class Accounts:
                 for r in RESOURCES:
                     covered[r] -= row[r]
         entitlement = self.worth.entitlement[quota]
-        left = [
-            UNBOUNDED if entitlement[r] >= UNBOUNDED else max(0, entitlement[r] - covered[r]) for r in RESOURCES
-        ]
+        left = [UNBOUNDED if entitlement[r] >= UNBOUNDED else max(0, entitlement[r] - covered[r]) for r in RESOURCES]
         borrowed: dict[int, Row] = {}
         self._fill(parts, left, borrowed)
         if any(covered[r] > entitlement[r] for r in RESOURCES):
             self._fill_covered(quota, view, dict(_by_id(parts)), borrowed)
         return borrowed
 
-    def _fill_covered(
-        self, quota: int, view: int, borrowed_below: dict[int, Row], borrowed: dict[int, Row]
-    ) -> None:
+    def _fill_covered(self, quota: int, view: int, borrowed_below: dict[int, Row], borrowed: dict[int, Row]) -> None:
         """Sides that give no amount cover all of their own: what of that is beyond this quota is borrowed here."""
         parts = []
         for member in self._members_below(quota):
@@ -203,9 +199,7 @@ class Accounts:
         for child in self.tree.children[quota]:
             yield from self._members_below(child)
 
-    def _fill(
-        self, parts: Sequence[tuple[Member, Row]], room: Row, borrowed: dict[int, Row]
-    ) -> None:
+    def _fill(self, parts: Sequence[tuple[Member, Row]], room: Row, borrowed: dict[int, Row]) -> None:
         """Note what of each part is beyond the room; `only` is always beyond it and takes nothing of it."""
         beyond = self._beyond(parts, room)
         if not any(beyond):

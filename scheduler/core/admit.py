@@ -194,5 +194,3 @@ def _numbers(r: int, asked: int, bound: int, used: int) -> dict[str, object]:
 
 def _lacking(r: int, lacking: int) -> dict[str, object]:
     return {"resource": KINDS[r], "lacking": lacking}
-
-

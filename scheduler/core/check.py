@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from scheduler.core.model import (
     Allocation,
+    Eviction,
     Node,
     NodeState,
     Phase,
@@ -18,6 +19,7 @@ from scheduler.core.model import (
     Plan,
     ReservationKind,
     Rule,
+    Shrink,
     Snapshot,
     Workload,
 )
@@ -142,9 +144,7 @@ def _limits(snapshot: Snapshot, history: History | None) -> Iterator[Violation]:
     """Usage of each quota is within its limit, or not growing since the limit was lowered."""
     usage = usage_of(snapshot)
     earlier = history.usage if history is not None else {}
-    limits = {
-        (quota.id, pool): amounts.limit for quota in snapshot.quotas for pool, amounts in quota.amounts
-    }
+    limits = {(quota.id, pool): amounts.limit for quota in snapshot.quotas for pool, amounts in quota.amounts}
     for key in sorted(usage):
         limit = limits.get(key, Bound())
         for name in ("gpu_milli", "cpu_milli", "memory_mib"):
@@ -181,9 +181,9 @@ def _gangs(snapshot: Snapshot) -> Iterator[Violation]:
 def _waits(before: Snapshot, plan: Plan) -> Iterator[Violation]:
     """Each waiting workload has exactly one reason."""
     reasons = Counter(wait.workload for wait in plan.waits)
-    for workload in sorted(reasons):
-        if reasons[workload] > 1:
-            yield _of("more than one reason to wait", workload=workload)
+    for identifier in sorted(reasons):
+        if reasons[identifier] > 1:
+            yield _of("more than one reason to wait", workload=identifier)
     live = _live(before.allocations)
     leaving = {a.place.workload for a in before.allocations if a.phase is Phase.LEAVING}
     starting = _live([Allocation(start.place) for start in plan.starts])
@@ -208,18 +208,17 @@ def _victims(before: Snapshot, plan: Plan) -> Iterator[Violation]:
     """Victims under (a) to (c) are preemptible, and only taken when the claimant then has room for all it asks."""
     work = {workload.id: workload for workload in before.workloads}
     places = {
-        reservation.claimant: reservation
-        for reservation in plan.opened
-        if reservation.kind is ReservationKind.HANDOVER
+        reservation.claimant: reservation for reservation in plan.opened if reservation.kind is ReservationKind.HANDOVER
     }
-    for taken in (*plan.evictions, *plan.shrinks):
+    victims: list[Eviction | Shrink] = [*plan.evictions, *plan.shrinks]
+    for taken in victims:
         if taken.rule is Rule.ORDER:
             continue
         if not work[taken.workload].preemptible:
             yield _of("not preemptible work evicted", workload=taken.workload)
         if taken.claimant is None or taken.claimant not in places:
             yield _of("evicted for nobody who then fits", workload=taken.workload, claimant=taken.claimant)
-    told = {taken.workload for taken in (*plan.evictions, *plan.moves)}
+    told = {eviction.workload for eviction in plan.evictions} | {move.workload for move in plan.moves}
     for start in plan.starts:
         if start.place.workload in told:
             yield _of("started and told to leave at once", workload=start.place.workload)
@@ -228,27 +227,32 @@ def _victims(before: Snapshot, plan: Plan) -> Iterator[Violation]:
 
 def _room_for_claimants(before: Snapshot, plan: Plan) -> Iterator[Violation]:
     """All that is reserved fits when what leaves has gone."""
-    gone = {(t.workload, None) for t in (*plan.evictions, *plan.moves)}
-    gone |= {(t.workload, worker) for t in (*plan.shrinks, *plan.releases) for worker in t.workers}
+    whole = {eviction.workload for eviction in plan.evictions} | {move.workload for move in plan.moves}
+    parts = {(shrink.workload, *worker) for shrink in plan.shrinks for worker in shrink.workers}
+    parts |= {(release.workload, *worker) for release in plan.releases for worker in release.workers}
     places: dict[int, list[Place]] = {}
     for allocation in before.allocations:
         place = allocation.place
-        key = (place.workload, (place.group, place.index))
-        if allocation.phase is not Phase.LEAVING and key not in gone and (place.workload, None) not in gone:
+        stays = place.workload not in whole and _worker(place) not in parts
+        if allocation.phase is not Phase.LEAVING and stays:
             places.setdefault(place.node, []).append(place)
     kept = [reservation for reservation in before.reservations if reservation.id in plan.kept]
-    started = {(s.place.workload, s.place.group, s.place.index) for s in plan.starts}
-    live = {(a.place.workload, a.place.group, a.place.index) for a in before.allocations if a.phase is not Phase.LEAVING}
+    started = {_worker(start.place) for start in plan.starts}
+    live = {_worker(a.place) for a in before.allocations if a.phase is not Phase.LEAVING}
     for start in plan.starts:
         places.setdefault(start.place.node, []).append(start.place)
     for reservation in (*kept, *plan.opened):
         for place in reservation.places:
-            key3 = (place.workload, place.group, place.index)
-            if key3 not in started and (key3 not in live or (place.workload, None) in gone):
+            worker = _worker(place)
+            if worker not in started and (worker not in live or place.workload in whole):
                 places.setdefault(place.node, []).append(place)
     for node in before.nodes:
         for violation in node_violations(node, places.get(node.id, [])):
             yield Violation("reserved room given away: " + violation.invariant, violation.facts)
+
+
+def _worker(place: Place) -> tuple[int, int, int]:
+    return place.workload, place.group, place.index
 
 
 def _came_back_too_early(before: Snapshot, plan: Plan, history: History) -> Iterator[Violation]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from scheduler.core.divide import OwnAsk, no_ask
-from scheduler.core.model import IdleUse, Kind, Reservation, Shape, Workload, WorkerGroup
+from scheduler.core.model import IdleUse, Kind, Reservation, Shape, WorkerGroup, Workload
 from scheduler.core.rooms import Ask
 from scheduler.core.tree import RESOURCES, Row
 from scheduler.core.world import Work, WorkerKey, World, row_of, sum_rows
@@ -78,7 +78,10 @@ class Demand:
             if index < group.wanted
         ]
         never = next((ask.never for ask in (*asks, *others) if ask.never), "")
-        least = self._sum(work, first_keys(work.workload), pool)
+        least = sum_rows(
+            self.world.ask_of(work, shape_of(groups[place], index), pool).charge
+            for place, index in first_keys(work.workload)
+        )
         return Form(asks, least, never)
 
     def ask(self, work: Work, key: WorkerKey, pool: int) -> Ask:
@@ -86,10 +89,7 @@ class Demand:
         group = work.workload.groups[key[0]]
         if group.overrides:
             return self.world.ask_of(work, shape_of(group, key[1]), pool)
-        return self.form(work, pool).asks[key[0]] if self._known(work, pool) else self.world.ask_of(work, group.shape, pool)
-
-    def _known(self, work: Work, pool: int) -> bool:
-        return (pool, work.quota, work.workload.kind, id(work.workload.groups)) in self._by_identity
+        return self.form(work, pool).asks[key[0]]
 
     def amount(self, work: Work, keys: Iterable[WorkerKey], pool: int) -> Row:
         """What the quota is charged for workers, before their nodes are known."""
@@ -134,9 +134,12 @@ class Demand:
             if is_waiting(work) and self.could_run(work, pool):
                 self._add(asks[work.quota], work, self.missing(work, pool), held=False)
         for reservation in reserved:
-            work = self.world.work.get(reservation.claimant)
-            if work is not None and reservation.pool == pool and is_waiting(work) and self.could_run(work, pool):
-                self.let_in(asks[work.quota], work, sum_rows(row_of(place) for place in reservation.places))
+            claimant = self.world.work.get(reservation.claimant)
+            if claimant is None or reservation.pool != pool:
+                continue
+            if is_waiting(claimant) and self.could_run(claimant, pool):
+                amount = sum_rows(row_of(place) for place in reservation.places)
+                self.let_in(asks[claimant.quota], claimant, amount)
         return asks
 
     def let_in(self, ask: OwnAsk, work: Work, amount: Sequence[int], sign: int = 1) -> None:
@@ -187,11 +190,7 @@ def is_waiting(work: Work) -> bool:
 
 def first_keys(workload: Workload) -> tuple[WorkerKey, ...]:
     """The smallest part of a workload of which nothing runs that may start alone."""
-    keys = [
-        (place, index)
-        for place, group in enumerate(workload.groups)
-        for index in range(group.minimum)
-    ]
+    keys = [(place, index) for place, group in enumerate(workload.groups) for index in range(group.minimum)]
     return tuple(keys) if keys else _one_more(workload, {})
 
 
@@ -244,5 +243,3 @@ def surplus(work: Work) -> list[WorkerKey]:
         present = sorted((key for key in work.present if key[0] == place), reverse=True)
         keys += present[: max(0, len(present) - group.wanted)]
     return keys
-
-

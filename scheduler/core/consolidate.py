@@ -34,9 +34,7 @@ class Regrouping:
     places: tuple[Place, ...]
 
 
-def consolidate(
-    world: World, demand: Demand, claim: Claim, pool: int, moves_left: int | None
-) -> Regrouping | None:
+def consolidate(world: World, demand: Demand, claim: Claim, pool: int, moves_left: int | None) -> Regrouping | None:
     """The fewest moves found that let the whole claim in, or None. The world is as before afterwards."""
     if moves_left == 0 or not _enough_in_all(world, demand, claim, pool):
         return None
@@ -119,9 +117,7 @@ def _gpus_on(work: Work, node: int) -> int:
     return sum(held.place.amount.gpu_milli for held in work.present.values() if held.place.node == node)
 
 
-def _who_must_go(
-    world: World, demand: Demand, claim: Claim, pool: int, by_row: dict[int, list[Work]]
-) -> list[Work]:
+def _who_must_go(world: World, demand: Demand, claim: Claim, pool: int, by_row: dict[int, list[Work]]) -> list[Work]:
     """Work whose leaving makes room for the claim, node by node with the fewest moves; empty if it does not."""
     asks = [demand.ask(claim.work, key, pool) for key in claim.keys]
     chosen: list[Work] = []
@@ -220,9 +216,7 @@ def _places(work: Work) -> list[Place]:
     return [held.place for held in work.present.values()]
 
 
-def _regroup(
-    world: World, demand: Demand, claim: Claim, pool: int, leaving: Sequence[Work]
-) -> Regrouping | None:
+def _regroup(world: World, demand: Demand, claim: Claim, pool: int, leaving: Sequence[Work]) -> Regrouping | None:
     """The claim placed where they leave, and a new place for each of them; who need not move stays."""
     rooms = world.pools[pool].rooms
     for work in leaving:

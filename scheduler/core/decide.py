@@ -39,8 +39,8 @@ from scheduler.core.model import (
     Sureness,
     Wait,
 )
-from scheduler.core.orders import carry_out_orders
 from scheduler.core.order import Queue, Turns, queues_of
+from scheduler.core.orders import carry_out_orders
 from scheduler.core.place import place_claim
 from scheduler.core.policy import PRODUCT, Policy
 from scheduler.core.reserve import Reserved, settle_reservations
@@ -191,14 +191,18 @@ class Cycle:
             wait = self._passed_over(work, victims)
             if wait is not None:
                 self.waits[work.workload.id] = wait
-            elif is_waiting(work) and not work.told and not self._still_leaves(work):
-                if self.demand.next(work) is not None:
-                    found.append(work)
+            elif self._has_a_turn(work):
+                found.append(work)
         return found
+
+    def _has_a_turn(self, work: Work) -> bool:
+        if not is_waiting(work) or work.told or self._still_leaves(work):
+            return False
+        return self.demand.next(work) is not None
 
     def _still_leaves(self, work: Work) -> bool:
         """A gang that was told to leave comes back only when all of it has gone."""
-        return bool(work.leaving) and (work.workload.gang or not work.present) or work.workload.letting_go
+        return (bool(work.leaving) and (work.workload.gang or not work.present)) or work.workload.letting_go
 
     def _passed_over(self, work: Work, victims: dict[int, int]) -> Wait | None:
         workload = work.workload
@@ -339,7 +343,7 @@ class Cycle:
     def _make_room(self, queue: Queue, claim: Claim, tried: Tried) -> bool:
         """Room that is on its way, moves, or evictions; the places are reserved."""
         world, pool = self.world, tried.pool
-        if not self._usable(claim, pool) or claim.work.leaving and claim.workload.gang:
+        if not self._usable(claim, pool) or (claim.work.leaving and claim.workload.gang):
             return False
         amount = self.demand.amount(claim.work, claim.keys, pool)
         later = refusal(world, claim.work, amount, pool, LATER)
@@ -416,9 +420,7 @@ class Cycle:
         facts: Facts = {"pool": pool, "until_ms": expires}
         identifier = work.workload.id
         position = self._positions.get(identifier)
-        self.waits[identifier] = Wait(
-            identifier, reason, facts, {"leaving": "gone"}, position, estimate, pool
-        )
+        self.waits[identifier] = Wait(identifier, reason, facts, {"leaving": "gone"}, position, estimate, pool)
 
     def _consolidate(self, claim: Claim, tried: Tried) -> bool:
         world, pool = self.world, tried.pool
@@ -468,7 +470,7 @@ class Cycle:
         return False
 
     def _together(self, claim: Claim, pool: int) -> list[Claim]:
-        """The claim alone, and before it, of a service, all replicas that it lacks: their victims are chosen together."""
+        """The claim; before it, of a service, all replicas that it lacks: their victims are chosen together."""
         work = claim.work
         if work.workload.gang or len(claim.keys) > 1:
             return [claim]
@@ -485,10 +487,7 @@ class Cycle:
         return [wider, claim]
 
     def _carry_out(self, case: Case, found: Found) -> None:
-        facts = [
-            eviction_facts(case, piece, rule, found)
-            for piece, rule in zip(found.pieces, found.rules, strict=True)
-        ]
+        facts = eviction_facts(case, found)
         for piece in found.pieces:
             self.world.tell_to_leave(piece.work, piece.keys)
         self._touched.update(piece.work.quota for piece in found.pieces)
@@ -505,9 +504,7 @@ class Cycle:
 
     # --- 9: explain ------------------------------------------------------------------------------------
 
-    def _blocked(
-        self, queue: Queue, work: Work, claim: Claim, pools: Sequence[int], verdict: Verdict
-    ) -> None:
+    def _blocked(self, queue: Queue, work: Work, claim: Claim, pools: Sequence[int], verdict: Verdict) -> None:
         refused, pool = verdict
         if not self._has_nodes_kept(queue, claim, pool):
             queue.block(work, pools, self.policy, self.world.now_ms)
@@ -531,9 +528,7 @@ class Cycle:
         identifier = work.workload.id
         if identifier in self.waits:
             return
-        self.waits[identifier] = Wait(
-            identifier, reason, facts, unblock, self._positions.get(identifier), pool=pool
-        )
+        self.waits[identifier] = Wait(identifier, reason, facts, unblock, self._positions.get(identifier), pool=pool)
 
     def _wait_behind_head(self, queue: Queue, work: Work) -> None:
         if queue.head is not None and self._lacks(work):

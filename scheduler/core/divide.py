@@ -57,19 +57,14 @@ class Division:
         if side >= 0:
             return self.entitlement[side]
         quota = -2 - side
-        return [
-            min(UNBOUNDED, a + b)
-            for a, b in zip(self.own_switch[quota], self.own_other[quota], strict=True)
-        ]
+        return [min(UNBOUNDED, a + b) for a, b in zip(self.own_switch[quota], self.own_other[quota], strict=True)]
 
     def share_of(self, side: int) -> Row:
         """The share of a side."""
         return self.share[side] if side >= 0 else self.own_share[-2 - side]
 
 
-def divide(
-    tree: Tree, books: PoolBooks, capacity: Row, asks: Sequence[OwnAsk], policy: Policy
-) -> Division:
+def divide(tree: Tree, books: PoolBooks, capacity: Row, asks: Sequence[OwnAsk], policy: Policy) -> Division:
     """Entitlement and share of every quota of one pool."""
     tables = [_DivideOne(tree, books, r, capacity[r], asks, policy).run() for r in RESOURCES]
 
@@ -285,9 +280,7 @@ def fill_in_steps(room: int, weights: Sequence[int], steps: Sequence[Sequence[in
     return results
 
 
-def fill_to_level(
-    room: int, ceilings: Sequence[int], given: Sequence[int], weights: Sequence[int]
-) -> list[int]:
+def fill_to_level(room: int, ceilings: Sequence[int], given: Sequence[int], weights: Sequence[int]) -> list[int]:
     """More for each side, so that all parts are in proportion to the weights as far as ceilings allow."""
     wanted = [max(0, c - g) for c, g in zip(ceilings, given, strict=True)]
     if sum(wanted) <= room:
@@ -364,9 +357,7 @@ def by_largest_remainder(total: int, weights: Sequence[int], unit: int) -> list[
     weight = sum(weights)
     parts = [total * w // weight // unit * unit for w in weights]
     rest = total - sum(parts)
-    by_remainder = sorted(
-        range(len(weights)), key=lambda p: (parts[p] * weight - total * weights[p], -weights[p], p)
-    )
+    by_remainder = sorted(range(len(weights)), key=lambda p: (parts[p] * weight - total * weights[p], -weights[p], p))
     for place in by_remainder:
         more = min(unit, rest)
         parts[place] += more

@@ -118,7 +118,7 @@ def _closed(world: World, pool: int, ask: Ask) -> Refusal:
 def _fits_on_kept_room(world: World, claim: Claim, pool: int, asks: list[Ask]) -> bool:
     """Whether it would fit at this moment if nothing were kept for anybody."""
     rooms = world.pools[pool].rooms
-    kept = any((rooms.devices[LATER] < rooms.devices[NOW]).any(axis=1))
+    kept = bool((rooms.devices[LATER] < rooms.devices[NOW]).any())
     if not kept:
         return False
     counts = {ask: asks.count(ask) for ask in set(asks)}

@@ -9,18 +9,26 @@ from scheduler.core.search import Found
 from scheduler.core.tree import POOL, Row, quota_of_side
 
 
-def eviction_facts(case: Case, piece: Piece, rule: Rule, found: Found) -> Facts:
-    """Rule, both sides with entitlement, share and use before and after, and whether a minimum run time was overridden."""
+def eviction_facts(case: Case, found: Found) -> list[Facts]:
+    """For each piece: its rule, both sides before and after, and whether a minimum run time was overridden."""
     removed: dict[int, Row] = {}
-    for other in found.pieces:
-        add_removed(case.world, removed, other)
+    for piece in found.pieces:
+        add_removed(case.world, removed, piece)
+    sides: dict[int, Facts] = {}
+    return [_facts_of(case, piece, rule, removed, sides) for piece, rule in zip(found.pieces, found.rules, strict=True)]
+
+
+def _facts_of(case: Case, piece: Piece, rule: Rule, removed: dict[int, Row], sides: dict[int, Facts]) -> Facts:
     relation = case.relation(piece.work.quota)
+    for side in (relation.claimant_side, relation.victim_side):
+        if side not in sides:
+            sides[side] = _side(case, side, removed)
     facts: dict[str, object] = {
         "rule": rule.value,
         "pool": case.pool,
         "claimant": case.work.workload.id,
-        "claimant_side": _side(case, relation.claimant_side, removed),
-        "victim_side": _side(case, relation.victim_side, removed),
+        "claimant_side": sides[relation.claimant_side],
+        "victim_side": sides[relation.victim_side],
     }
     if relation.ancestor != POOL:
         facts["ancestor"] = case.world.tree.quotas[relation.ancestor].id

@@ -130,9 +130,7 @@ class Case:
             asks = self.demand.by_quota(self.pool)
             for ask in asks:
                 ask.switch[:] = ask.switch_waiting[:] = [0, 0, 0]
-            accounts.set_division(
-                divide(self.world.tree, accounts.books, accounts.capacity, asks, self.world.policy)
-            )
+            accounts.set_division(divide(self.world.tree, accounts.books, accounts.capacity, asks, self.world.policy))
             self._without_switch[side] = dict(accounts.borrowed(side))
             accounts.set_division(present)
         return self._without_switch[side]
@@ -173,9 +171,7 @@ def _lacking(case: Case) -> tuple[int, ...]:
         ask = case.demand.ask(case.work, key, case.pool)
         counts[ask] = counts.get(ask, 0) + 1
     rooms = case.world.pools[case.pool].rooms
-    scarce = tuple(
-        r for r in asked if any(rooms.room_by_one(ask, LATER, r) < count for ask, count in counts.items())
-    )
+    scarce = tuple(r for r in asked if any(rooms.room_by_one(ask, LATER, r) < count for ask, count in counts.items()))
     return scarce or asked
 
 
@@ -292,8 +288,9 @@ def priority(case: Case, piece: Piece, relation: Relation) -> bool:
         return False
     quotas = case.world.tree.quotas
     if piece.work.quota == case.work.quota:
-        rules = quotas[case.work.quota].priority_preemption
-        return rules.inside and _allowed(case.work.workload, rules.by) and _takes(piece.workload, quotas[case.work.quota])
+        quota = quotas[case.work.quota]
+        rules = quota.priority_preemption
+        return rules.inside and _allowed(case.work.workload, rules.by) and _takes(piece.workload, quota)
     if not are_priority_siblings(case, relation):
         return False
     by = quotas[relation.claimant_side].priority_preemption.by
@@ -327,9 +324,7 @@ def _respects_priority(case: Case, piece: Piece, relation: Relation) -> bool:
     return piece.workload.priority <= case.work.workload.priority
 
 
-def _side_within(
-    case: Case, side: int, removed: dict[int, Row], bound_of: Callable[[int], Row]
-) -> bool:
+def _side_within(case: Case, side: int, removed: dict[int, Row], bound_of: Callable[[int], Row]) -> bool:
     """Whether a side is within a bound after the start in each resource that the claim asks."""
     bound = bound_of(side)
     after = case.after(side, removed)
@@ -368,9 +363,7 @@ def _switches_above(case: Case, quota: int) -> list[Quota]:
     ]
 
 
-def _still_borrows(
-    case: Case, piece: Piece, relation: Relation, removed: dict[int, Row], *, final: bool
-) -> bool:
+def _still_borrows(case: Case, piece: Piece, relation: Relation, removed: dict[int, Row], *, final: bool) -> bool:
     """Put back alone after the start, the victim's side would be beyond its entitlement again."""
     entitlement = case.accounts.worth.entitlement_of(relation.victim_side)
     if piece.workload.idle is IdleUse.ONLY:
@@ -378,8 +371,7 @@ def _still_borrows(
     after = case.after(relation.victim_side, removed)
     back = piece.amount if final else [0, 0, 0]
     return any(
-        piece.amount[r] and entitlement[r] < UNBOUNDED and after[r] + back[r] > entitlement[r]
-        for r in case.lacks
+        piece.amount[r] and entitlement[r] < UNBOUNDED and after[r] + back[r] > entitlement[r] for r in case.lacks
     )
 
 

@@ -22,8 +22,7 @@ def ledger_of(world: World, demand: Demand) -> tuple[LedgerRow, ...]:
         idle = _idle(world.pools[pool].rooms)
         above = _taken_from_above(world, pool)
         rows += [
-            _row(world, pool, quota, waiting[quota], idle, above[quota])
-            for quota in range(len(world.tree.quotas))
+            _row(world, pool, quota, waiting[quota], idle, above[quota]) for quota in range(len(world.tree.quotas))
         ]
     return tuple(sorted(rows, key=lambda row: (row.pool, row.quota)))
 
@@ -110,9 +109,8 @@ def _taken_from_above(world: World, pool: int) -> list[Row]:
             own, room = accounts.own[NOW][above], books.own_room[above]
             for r in RESOURCES:
                 beyond = max(0, own[r] - room[r])
-                promised = sum(
-                    books.guaranteed[c][r] for c in world.tree.children[above] if books.guaranteed[c][r] < UNBOUNDED // 2
-                )
+                below = [books.guaranteed[child][r] for child in world.tree.children[above]]
+                promised = sum(amount for amount in below if amount < UNBOUNDED)
                 part = books.guaranteed[quota][r]
                 if promised and part < UNBOUNDED // 2:
                     total[r] += min(part, beyond * part // promised)
@@ -125,7 +123,8 @@ def _idle(rooms: Rooms) -> Row:
     devices = rooms.devices[NOW][rooms.open]
     size = rooms.device_size[rooms.open]
     bulk = rooms.bulk[NOW][rooms.open]
-    free = [int(column.sum()) if (column < UNBOUNDED // 2).all() else UNBOUNDED // 2 for column in (bulk[:, 0], bulk[:, 1])]
+    columns = (bulk[:, 0], bulk[:, 1])
+    free = [int(column.sum()) if (column < UNBOUNDED // 2).all() else UNBOUNDED // 2 for column in columns]
     return [int(devices.clip(0, size).sum()) // MILLI, *free]
 
 
@@ -170,7 +169,5 @@ def borrowed_of(world: World) -> tuple[tuple[int, int], ...]:
 def over_of(world: World) -> tuple[int, ...]:
     """Workloads that may not borrow and are beyond the entitlement."""
     return tuple(
-        identifier
-        for identifier, _ in borrowed_of(world)
-        if world.work[identifier].workload.idle is IdleUse.NEVER
+        identifier for identifier, _ in borrowed_of(world) if world.work[identifier].workload.idle is IdleUse.NEVER
     )

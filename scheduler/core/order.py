@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 from scheduler.core.admit import fits_entitlement, fits_share, ratio
 from scheduler.core.claims import Claim, Demand
@@ -67,9 +68,7 @@ class Queue:
     def hold_evictions_behind(self, victim: Work, world: World) -> None:
         """Work that stands behind a victim in this queue evicts nobody meanwhile."""
         place = queue_key(world, victim, self.policy)
-        self.calm.update(
-            work.workload.id for work in self.entries if queue_key(world, work, self.policy) > place
-        )
+        self.calm.update(work.workload.id for work in self.entries if queue_key(world, work, self.policy) > place)
         self.calm.update(work.workload.id for work in self.growing)
 
     def may_not_evict(self, work: Work) -> bool:
@@ -104,8 +103,9 @@ def queues_of(world: World, demand: Demand, waiting: Iterable[Work]) -> dict[int
     queues = {}
     for quota in sorted(set(by_quota) | set(growing)):
         policy = world.tree.quotas[quota].queue_policy
-        entries = sorted(by_quota.get(quota, []), key=lambda work, p=policy: queue_key(world, work, p))
-        grown = sorted(growing.get(quota, []), key=lambda work, p=policy: queue_key(world, work, p))
+        place = partial(queue_key, world, policy=policy)
+        entries = sorted(by_quota.get(quota, []), key=place)
+        grown = sorted(growing.get(quota, []), key=place)
         queues[quota] = Queue(quota, policy, entries, grown)
     return queues
 

@@ -18,6 +18,7 @@ from scheduler.core.model import (
 )
 from scheduler.core.resources import UNBOUNDED
 from scheduler.core.rooms import LATER
+from scheduler.core.search import Cost
 from scheduler.core.tree import RESOURCES, Row
 from scheduler.core.world import Held, Work, WorkerKey, World, sum_rows
 
@@ -60,9 +61,7 @@ def carry_out_orders(world: World, demand: Demand) -> Carried:
     return carried
 
 
-def _take(
-    world: World, piece: Piece, pool: int, kind: OrderKind, order_id: int | None, carried: Carried
-) -> None:
+def _take(world: World, piece: Piece, pool: int, kind: OrderKind, order_id: int | None, carried: Carried) -> None:
     world.tell_to_leave(piece.work, piece.keys)
     carried.taken.append(Ordered(piece, pool, kind, order_id))
 
@@ -91,7 +90,8 @@ def choose_surplus(world: World, work: Work) -> list[WorkerKey]:
         present = {key: held for key, held in work.present.items() if key[0] == place}
         more = len(present) - group.wanted
         if more > 0:
-            chosen += sorted(present, key=lambda key, at=present: _keeps_node(world, work, at[key], key))[:more]
+            ranked = [(_keeps_node(world, work, held, key), key) for key, held in present.items()]
+            chosen += [key for _, key in sorted(ranked)[:more]]
     return chosen
 
 
@@ -152,13 +152,13 @@ def cheapest_to_free(world: World, quota: int, pool: int, excess: Row) -> list[P
 
 def _best_subset(world: World, pool: int, pieces: Sequence[Piece], excess: Row) -> list[Piece]:
     """The cheapest of all subsets that free enough; all of them if none does."""
-    best: tuple[tuple[object, ...], list[Piece]] | None = None
+    best: tuple[Cost, list[Piece]] | None = None
     for mask in range(1, 1 << len(pieces)):
         chosen = [piece for at, piece in enumerate(pieces) if mask >> at & 1]
         if not _frees(chosen, excess) or not is_one_way(chosen):
             continue
         found = (cost(world, pool, chosen), chosen)
-        if best is None or found[0] < best[0]:  # type: ignore[operator]
+        if best is None or found[0] < best[0]:
             best = found
     return best[1] if best else [piece for piece in pieces if piece.stops]
 
@@ -184,7 +184,7 @@ def _frees(chosen: Sequence[Piece], excess: Row) -> bool:
     return all(freed[r] >= excess[r] for r in RESOURCES)
 
 
-def cost(world: World, pool: int, chosen: Sequence[Piece]) -> tuple[object, ...]:
+def cost(world: World, pool: int, chosen: Sequence[Piece]) -> Cost:
     """What decides between sets that free enough, as for claims."""
     accounts = world.pools[pool].accounts
     removed: dict[int, Row] = {}
@@ -201,7 +201,7 @@ def cost(world: World, pool: int, chosen: Sequence[Piece]) -> tuple[object, ...]
             below.add(quota)
     values = tuple(sorted(piece.value for piece in chosen))
     guaranteed = sum(_guaranteed_gpu(world, pool, piece) for piece in chosen)
-    return back, notebooks_in(chosen), guaranteed, len(below), sum(p.stops for p in chosen), values
+    return Cost(back, notebooks_in(chosen), guaranteed, len(below), sum(p.stops for p in chosen), values)
 
 
 def _guaranteed_gpu(world: World, pool: int, piece: Piece) -> int:
@@ -270,5 +270,3 @@ def move_off(world: World, demand: Demand, work: Work, nodes: set[int], pool: in
             world.moved(work, moved.places, pool)
             attempt.keep()
     return moved
-
-

@@ -67,9 +67,9 @@ def _place_unit(job: _Job, unit: int, allowed: Bools) -> bool:
     workload = job.claim.workload
     for inner, enclosure in enumerate(workload.enclosures):
         inside = OUTERMOST if enclosure.inside is None else enclosure.inside
-        if inside == unit and _keys_in(job, inner):
-            if not _place_in_domain(job, enclosure.topology, allowed, _keys_in(job, inner), inner):
-                return False
+        keys = _keys_in(job, inner) if inside == unit else []
+        if keys and not _place_in_domain(job, enclosure.topology, allowed, keys, inner):
+            return False
     for group, wanted in enumerate(workload.groups):
         inside = OUTERMOST if wanted.inside is None else wanted.inside
         keys = [key for key in job.claim.keys if key[0] == group]
@@ -95,20 +95,16 @@ def _place_in_domain(
     rooms = job.world.pools[job.pool].rooms
     for domain in _domains(job, topology, allowed, keys):
         mark, count = rooms.mark(), len(job.places)
-        if enclosure is None:
-            done = _place_workers(job, keys, domain, topology)
-        else:
-            done = _place_unit(job, enclosure, domain)
-        if done:
+        if enclosure is None and _place_workers(job, keys, domain, topology):
+            return True
+        if enclosure is not None and _place_unit(job, enclosure, domain):
             return True
         rooms.roll_back(mark)
         del job.places[count:]
     return False
 
 
-def _domains(
-    job: _Job, topology: Topology, allowed: Bools, keys: Sequence[WorkerKey]
-) -> Iterator[Bools]:
+def _domains(job: _Job, topology: Topology, allowed: Bools, keys: Sequence[WorkerKey]) -> Iterator[Bools]:
     """Sets of nodes to try: from the preferred level out to the required one, or to everywhere."""
     levels = levels_of(topology)
     if not levels:
@@ -183,10 +179,7 @@ def _rows_there(job: _Job, keys: Sequence[WorkerKey]) -> set[int]:
 def _place_workers(job: _Job, keys: Sequence[WorkerKey], allowed: Bools, topology: Topology) -> bool:
     """Place workers somewhere in a set of nodes, larger requests first."""
     levels = levels_of(topology)
-    for ask, those in _by_ask(job, keys):
-        if not _fill(job, ask, those, allowed, levels or None):
-            return False
-    return True
+    return all(_fill(job, ask, those, allowed, levels or None) for ask, those in _by_ask(job, keys))
 
 
 def _by_ask(job: _Job, keys: Sequence[WorkerKey]) -> list[tuple[Ask, list[WorkerKey]]]:
@@ -197,9 +190,7 @@ def _by_ask(job: _Job, keys: Sequence[WorkerKey]) -> list[tuple[Ask, list[Worker
     return sorted(found.items(), key=lambda item: ([-value for value in item[0].charge], item[0].index))
 
 
-def _fill(
-    job: _Job, ask: Ask, keys: Sequence[WorkerKey], allowed: Bools, levels: Sequence[str] | None
-) -> bool:
+def _fill(job: _Job, ask: Ask, keys: Sequence[WorkerKey], allowed: Bools, levels: Sequence[str] | None) -> bool:
     """Place equal workers: one on its best node, several on the tightest nodes first."""
     rooms = job.world.pools[job.pool].rooms
     spreads = (job.claim.workload.placement or rooms.pool.placement) is Placement.SPREAD

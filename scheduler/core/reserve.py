@@ -181,5 +181,3 @@ def _start_or_keep(world: World, reservation: Reservation, pending: Sequence[Res
 def _is_whole_then(work: Work) -> bool:
     """Whether with all its places a gang has its minimum."""
     return all(work.present_in(at) >= group.minimum for at, group in enumerate(work.workload.groups))
-
-

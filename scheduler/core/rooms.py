@@ -130,9 +130,7 @@ class Rooms:
             ask = self._asks[key] = self._make_ask(shape, kind, required, preferred)
         return ask
 
-    def _make_ask(
-        self, shape: Shape, kind: Kind, required: tuple[Match, ...], preferred: tuple[Match, ...]
-    ) -> Ask:
+    def _make_ask(self, shape: Shape, kind: Kind, required: tuple[Match, ...], preferred: tuple[Match, ...]) -> Ask:
         welcome = self._welcoming(shape, kind, (*shape.select, *required))
         millionths = self._millionths(shape)
         big_enough = self._workers_in(self.device_size, self.bulk_size, self.counted_size, shape, millionths) > 0
@@ -156,10 +154,7 @@ class Rooms:
     def _welcoming(self, shape: Shape, kind: Kind, matches: Sequence[Match]) -> Bools:
         """Nodes whose labels, taints and pool let it in, whatever they hold and whatever state they are in."""
         welcome = np.array(
-            [
-                node.state is not NodeState.LOST and set(node.taints) <= set(shape.tolerates)
-                for node in self.nodes
-            ],
+            [node.state is not NodeState.LOST and set(node.taints) <= set(shape.tolerates) for node in self.nodes],
             dtype=bool,
         )
         if kind not in self.pool.kinds:
@@ -240,9 +235,7 @@ class Rooms:
         later = self.counted[LATER][name][rows]
         return later if view == LATER else np.minimum(later, self.counted[NOW][name][rows])
 
-    def _workers_in(
-        self, devices: Ints, bulk: Ints, counted: dict[str, Ints], shape: Shape, millionths: Ints
-    ) -> Ints:
+    def _workers_in(self, devices: Ints, bulk: Ints, counted: dict[str, Ints], shape: Shape, millionths: Ints) -> Ints:
         """How many workers of a shape go into so much free room, by row."""
         found = np.full(len(bulk), _ENOUGH, dtype=np.int64)
         if shape.gpu_count:
@@ -259,8 +252,7 @@ class Rooms:
 
     def room_ignoring_kept(self, ask: Ask) -> int:
         """How many such workers the nodes would take at once if nothing were kept for anybody."""
-        counted = {name: table for name, table in self.counted[NOW].items()}
-        found = self._workers_in(self.devices[NOW], self.bulk[NOW], counted, ask.shape, ask.millionths)
+        found = self._workers_in(self.devices[NOW], self.bulk[NOW], self.counted[NOW], ask.shape, ask.millionths)
         return int(np.where(ask.mask, found, 0).sum())
 
     def room_by_one(self, ask: Ask, view: int, resource: int) -> int:
@@ -289,9 +281,7 @@ class Rooms:
         fitting.sort(key=lambda place: (int(free[place]), at_once[place] < asked, place))
         return tuple(sorted(fitting[: ask.gpus]))
 
-    def best_row(
-        self, ask: Ask, view: int, allowed: Bools | None = None, room: Ints | None = None
-    ) -> int | None:
+    def best_row(self, ask: Ask, view: int, allowed: Bools | None = None, room: Ints | None = None) -> int | None:
         """The node for one worker: where preferences are met, then where the least room is left afterwards."""
         room = self.room(ask, view) if room is None else room
         rows = np.flatnonzero(room > 0 if allowed is None else (room > 0) & allowed)
@@ -315,10 +305,10 @@ class Rooms:
             return np.asarray(self.free_devices(view, rows).sum(axis=1) * sign)
 
         def free_cpu(rows: Ints) -> Ints:
-            return self.free_bulk(view, rows)[:, 0] * sign
+            return np.asarray(self.free_bulk(view, rows)[:, 0] * sign)
 
         def free_memory(rows: Ints) -> Ints:
-            return self.free_bulk(view, rows)[:, 1] * sign
+            return np.asarray(self.free_bulk(view, rows)[:, 1] * sign)
 
         keys: list[Callable[[Ints], Ints]] = []
         if ask.prefer is not None:
@@ -332,13 +322,13 @@ class Rooms:
 
     def _has_devices(self, rows: Ints) -> Ints:
         """1 for nodes with devices: work without GPUs goes there last."""
-        return (self.device_size[rows].sum(axis=1) > 0).astype(np.int64)
+        return np.asarray(self.device_size[rows].sum(axis=1) > 0, dtype=np.int64)
 
     def _opens_devices(self, ask: Ask, view: int, rows: Ints) -> Ints:
         """1 where a fraction would have to open a whole device, 0 where started ones have room."""
         free = self.free_devices(view, rows)
         started = (free < FULL) & (free >= ask.millionths[rows, None])
-        return (started.sum(axis=1) < ask.gpus).astype(np.int64)
+        return np.asarray(started.sum(axis=1) < ask.gpus, dtype=np.int64)
 
     # --- taking and giving back ------------------------------------------------------------------------
 

@@ -317,9 +317,7 @@ def _by_cost(case: Case, pieces: Sequence[Piece]) -> list[int]:
     return [int(mask) for mask in masks[order]]
 
 
-def _standing_after(
-    case: Case, pieces: Sequence[Piece], member: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _standing_after(case: Case, pieces: Sequence[Piece], member: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """For each subset: victims that could claim their room back, and victims' quotas left below their entitlement."""
     accounts = case.accounts
     claim_back = np.zeros(len(member), dtype=np.int64)
@@ -604,4 +602,3 @@ def _by_domain(case: Case, pieces: Sequence[Piece]) -> list[list[Piece]]:
             if value is not None and (not groups.get(value) or groups[value][-1] is not piece):
                 groups.setdefault(value, []).append(piece)
     return [groups[value] for value in sorted(groups)] + [list(pieces)]
-

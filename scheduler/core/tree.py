@@ -145,10 +145,7 @@ def _amounts_in(quota: Quota, pool: int) -> PoolAmounts:
 
 
 def _row(bound: Bound) -> Row:
-    return [
-        UNBOUNDED if value is None else value
-        for value in (bound.gpu_milli, bound.cpu_milli, bound.memory_mib)
-    ]
+    return [UNBOUNDED if value is None else value for value in (bound.gpu_milli, bound.cpu_milli, bound.memory_mib)]
 
 
 def _minus(whole: int, parts: Sequence[int]) -> int:

@@ -99,9 +99,7 @@ class World:
         self.caps = {cap.id: cap for cap in snapshot.caps}
         self.cap_use: dict[int, Amount] = {cap.id: NOTHING for cap in snapshot.caps}
         self.pool_of_node = {node.id: node.pool for node in snapshot.nodes}
-        self.has_apart = any(
-            group.shape.apart for workload in snapshot.workloads for group in workload.groups
-        )
+        self.has_apart = any(group.shape.apart for workload in snapshot.workloads for group in workload.groups)
         """Whether some workers want others kept away."""
         self.allowed_rows: Callable[[Work, tuple[WorkerKey, ...], int], Bools | None] = lambda *_: None
         """Nodes that a claim may use beside those that are kept for others; None means all."""
@@ -138,9 +136,7 @@ class World:
 
     # --- changing --------------------------------------------------------------------------------------
 
-    def _book(
-        self, work: Work, place: Place, pool: int, sign: int, *, now: bool, later: bool, started_ms: int
-    ) -> None:
+    def _book(self, work: Work, place: Place, pool: int, sign: int, *, now: bool, later: bool, started_ms: int) -> None:
         """Take (-1) or give back (+1) a place on the node and in the books."""
         at = self.pools[pool]
         at.rooms.change(place, sign, now=now, later=later)
@@ -150,9 +146,7 @@ class World:
         self, work: Work, place: Place, pool: int, sign: int, *, now: bool, later: bool, started_ms: int
     ) -> None:
         amount = row_of(place)
-        self.pools[pool].accounts.change(
-            work.workload, amount, -sign, started_ms, now=now, later=later
-        )
+        self.pools[pool].accounts.change(work.workload, amount, -sign, started_ms, now=now, later=later)
         if now:
             for cap in work.workload.caps:
                 if cap in self.cap_use:
@@ -227,9 +221,7 @@ class World:
     def moved(self, work: Work, places: Sequence[Place], pool: int) -> None:
         """A workload leaves and has its new places reserved; the nodes' later view holds those already."""
         for key, held in sorted(work.present.items()):
-            self._account(
-                work, held.place, held.pool, +1, now=False, later=True, started_ms=held.started_ms
-            )
+            self._account(work, held.place, held.pool, +1, now=False, later=True, started_ms=held.started_ms)
             self._put(work, key, None)
             self._put_leaving(work, key, held)
         for place in places:
@@ -288,9 +280,7 @@ class World:
     def divide(self, pool: int, waiting: dict[int, list[OwnAsk]]) -> None:
         """Divide a pool anew by what is asked for now."""
         accounts = self.pools[pool].accounts
-        accounts.set_division(
-            divide(self.tree, accounts.books, accounts.capacity, waiting[pool], self.policy)
-        )
+        accounts.set_division(divide(self.tree, accounts.books, accounts.capacity, waiting[pool], self.policy))
 
 
 class Attempt:

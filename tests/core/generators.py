@@ -80,9 +80,7 @@ def mixed(
     leaves = quotas - parents - 1
     each = nodes * gpus // max(1, leaves)
     tree += [a_quota(2 + parents + leaf, each, 2 + leaf % parents) for leaf in range(leaves)]
-    shapes = [
-        (g, w, cpu) for g in (1, 2, 4, 8) for w in (1, 2, 4) for cpu in (1000, 4000, 8000, 16_000)
-    ]
+    shapes = [(g, w, cpu) for g in (1, 2, 4, 8) for w in (1, 2, 4) for cpu in (1000, 4000, 8000, 16_000)]
     free = {number: list(range(gpus)) for number in range(1, nodes + 1)}
     works, allocations = [], []
     for number in range(1, run + pending + 1):
@@ -105,9 +103,7 @@ def mixed(
                 node = node % nodes + 1
             taken = tuple(free[node].pop() for _ in range(count))
             allocations.append(running(work, node, taken, started=NOW_MS - rng.randint(1, 3_000_000)))
-    return Snapshot(
-        NOW_MS, (Pool(POOL),), some_nodes(nodes, gpus), tuple(tree), tuple(works), tuple(allocations)
-    )
+    return Snapshot(NOW_MS, (Pool(POOL),), some_nodes(nodes, gpus), tuple(tree), tuple(works), tuple(allocations))
 
 
 def reclaim_large(nodes: int) -> Snapshot:

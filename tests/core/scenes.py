@@ -28,15 +28,15 @@ from scheduler.core.model import (
     Pool,
     PoolAmounts,
     PriorityPreemption,
-    Quota,
     QueuePolicy,
+    Quota,
     Shape,
     Topology,
     WorkerGroup,
     Workload,
 )
-from scheduler.core.resources import Bound
 from scheduler.core.policy import PRODUCT
+from scheduler.core.resources import Bound
 from tests.core.player import HOUR, MINUTE, SECOND, Cluster
 
 UNITS = {"s": SECOND, "m": MINUTE, "h": HOUR}
@@ -75,7 +75,9 @@ class Scene:
         self.grace_ms = ms(settings.get("eviction_grace", "30s"))
         self.begin = self.cluster.now_ms
         start = self.data.get("start")
-        self.start = datetime.fromisoformat(str(start)) if start else datetime.fromisoformat("2026-03-02T00:00:00+00:00")
+        self.start = (
+            datetime.fromisoformat(str(start)) if start else datetime.fromisoformat("2026-03-02T00:00:00+00:00")
+        )
         self.quota_ids: dict[str, int] = {}
         self.work_ids: dict[str, int] = {}
         self.names: dict[int, str] = {}
@@ -144,11 +146,9 @@ class Scene:
             if fields.get(field) is not None:
                 for pool, bound in self.per_pool(fields[field]).items():
                     amounts[pool] = replace(amounts.get(pool, PoolAmounts()), **{field: bound})
-        for pool in amounts:
-            if "weight" in fields:
-                amounts[pool] = replace(amounts[pool], weight_milli=milli(fields["weight"]))
-            if "rank" in fields:
-                amounts[pool] = replace(amounts[pool], rank=fields["rank"])
+        more = {"weight_milli": milli(fields["weight"])} if "weight" in fields else {}
+        more |= {"rank": fields["rank"]} if "rank" in fields else {}
+        amounts = {pool: replace(amount, **more) for pool, amount in amounts.items()}
         quota = replace(quota, amounts=tuple(amounts.items()))
         self.cluster.quotas[number] = self._switches(quota, fields)
         if fields.get("on_excess") == "preempt":
@@ -193,7 +193,9 @@ class Scene:
             given = fields["min_runtime"]
             override = given.get("override_after")
             changes["min_runtime"] = MinRuntime(
-                ms(given.get("reclaim", "0s")), ms(given.get("preempt", "0s")), None if override is None else ms(override)
+                ms(given.get("reclaim", "0s")),
+                ms(given.get("preempt", "0s")),
+                None if override is None else ms(override),
             )
         if "node_affinity" in fields:
             changes["node_affinity"] = tuple(

@@ -7,7 +7,18 @@ from dataclasses import replace
 import pytest
 
 from scheduler.core.decide import decide
-from scheduler.core.model import Device, IdleUse, Match, MinRuntime, Node, NodeState, QueuePolicy, Reason, Topology, WorkerGroup
+from scheduler.core.model import (
+    Device,
+    IdleUse,
+    Match,
+    MinRuntime,
+    Node,
+    NodeState,
+    QueuePolicy,
+    Reason,
+    Topology,
+    WorkerGroup,
+)
 from tests.core.makers import a_cluster, a_quota, reason, running_in, victims, work
 from tests.core.player import MINUTE, SECOND
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections import Counter
 from dataclasses import replace
 
@@ -20,8 +21,8 @@ from scheduler.core.model import (
     NodeState,
     PoolAmounts,
     PriorityPreemption,
-    Quota,
     QueuePolicy,
+    Quota,
     Shape,
     WorkerGroup,
     Workload,
@@ -181,5 +182,5 @@ def test_evictions_are_not_too_rare_for_these_properties(capsys: pytest.CaptureF
         play(SEEN["sequences"], events=12)
     share = SEEN["with evictions"] / SEEN["sequences"]
     with capsys.disabled():
-        print(f"\nsequences in which something was evicted: {share:.0%} of {SEEN['sequences']}")
+        sys.stdout.write(f"\nsequences in which something was evicted: {share:.0%} of {SEEN['sequences']}\n")
     assert share >= 0.3
