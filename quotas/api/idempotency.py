@@ -22,18 +22,21 @@ KEPT_FOR = timedelta(hours=24)
 SHAPE = re.compile(r"[\x21-\x7e]{1,64}")
 
 
-def once(request: Request, work: Callable[[], Response], *, keep: Callable[[Any], Any]) -> Response:
+def key_of(request: Request) -> str | None:
+    """The key that the caller gives; raises ValidationError for one of another shape."""
+    key = request.headers.get("Idempotency-Key")
+    if key is not None and not SHAPE.fullmatch(key):
+        problem = serializers.ErrorDetail("1 to 64 printable characters without blanks.", code="shape")
+        raise serializers.ValidationError({"Idempotency-Key": [problem]})
+    return key
+
+
+def once(request: Request, key: str, work: Callable[[], Response], *, keep: Callable[[Any], Any]) -> Response:
     """The answer of ``work``, or the kept answer of an earlier call with the same key and body.
 
     The key is taken in the transaction of the work: a second caller waits for the first, and a refusal keeps
     nothing. ``keep`` says what of the answer may be stored.
     """
-    key = request.headers.get("Idempotency-Key")
-    if key is None:
-        return work()
-    if not SHAPE.fullmatch(key):
-        problem = serializers.ErrorDetail("1 to 64 printable characters without blanks.", code="shape")
-        raise serializers.ValidationError({"Idempotency-Key": [problem]})
     with transaction.atomic():
         row = take(request, key)
         if row is None:

@@ -159,9 +159,10 @@ class Door(GenericViewSet[Any]):
         self, work: Callable[[], Any], reads: type[Read] | None = None, keep: Callable[[Any], Any] = dict
     ) -> Response:
         """The answer after a creation, which an ``Idempotency-Key`` makes repeatable."""
-        if self.query["dry_run"]:
+        key = idempotency.key_of(self.request)
+        if key is None or self.query["dry_run"]:
             return self.changed(work, 201, reads)
-        return idempotency.once(self.request, lambda: self.changed(work, 201, reads), keep=keep)
+        return idempotency.once(self.request, key, lambda: self.changed(work, 201, reads), keep=keep)
 
 
 def take_back() -> None:

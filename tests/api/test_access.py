@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from django.db import transaction
 from django.urls import URLPattern
 
 from console.api_urls import urlpatterns
-from tests.api.world import FOREIGN, SECRET_WORD, World, make_world
+from tests.api.world import FOREIGN, SECRET_WORD, World
 
 pytestmark = pytest.mark.django_db
 SEES_ALL = ("auditor", "platform")
@@ -55,14 +53,6 @@ def test_only_the_schema_and_its_page_stand_outside() -> None:
         if isinstance(pattern, URLPattern) and not hasattr(pattern.callback, "actions")
     }
     assert plain == OUTSIDE_DOORS | {None}
-
-
-@pytest.fixture(scope="module")
-def shared_world(django_db_setup: None, django_db_blocker: Any) -> Iterator[World]:
-    """One installation for all rows: they change nothing. It is gone afterwards."""
-    with django_db_blocker.unblock(), transaction.atomic():
-        yield make_world()
-        transaction.set_rollback(True)
 
 
 @pytest.mark.parametrize("row", table()["calls"], ids=lambda row: row["call"])
