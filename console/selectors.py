@@ -359,9 +359,15 @@ def _is_late(cluster: Cluster) -> bool:
 # --- one workload's past ---------------------------------------------------------------------------------------------
 
 
+def is_move(event: Event) -> bool:
+    """Whether the state changed; other entries tell of something done to the workload."""
+    return bool(event.after) and event.after != event.before
+
+
 def state_spans(events: Sequence[Event], *, submitted_at: datetime, end: datetime) -> list[Span]:
     """The states of a workload one after another, from its events; the last lasts until ``end``."""
-    moves = [(submitted_at, str(State.QUEUED)), *((event.at, event.after) for event in events if event.after)]
+    first = next((event.after for event in events if event.after), str(State.QUEUED))
+    moves = [(submitted_at, first), *((event.at, event.after) for event in events if is_move(event))]
     spans = [
         Span(name, start, max(until, start), f"{name}: {start:%H:%M:%S} – {max(until, start):%H:%M:%S} UTC")
         for (start, name), (until, _next) in zip(moves, [*moves[1:], (end, "")], strict=True)

@@ -12,9 +12,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from console.amounts import gpus, memory, span
-from console.selectors import Attention, Branch, QueueLine, verdict_of
+from console.selectors import Attention, Branch, QueueLine, is_move, verdict_of
 from quotas.models import QuotaVersion, User
 from quotas.words import sentence
+from scheduler.previews import Book, Preview
 from workloads.models import Allocation, Event, Phase, State, Workload
 from workloads.seeing import facts_for
 
@@ -183,7 +184,13 @@ PLAIN_FACTS = ("from", "to", "reason", "replicas", "priority", "quota", "exit_co
 def event_lines(events: Iterable[Event], reader: User) -> list[EventLine]:
     seen = facts_for(reader)
     return [
-        EventLine(event.pk, event.at, event.after, event_words(event.verb, seen(event.facts)), event.actor)
+        EventLine(
+            event.pk,
+            event.at,
+            event.after if is_move(event) else "",
+            event_words(event.verb, seen(event.facts)),
+            event.actor,
+        )
         for event in events
     ]
 
@@ -342,3 +349,59 @@ def value_words(name: str, value: Any) -> str:
     if isinstance(value, int) and name.endswith("_s"):
         return span(value)
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+# --- previews --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NamedGroup:
+    title: str
+    names: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class BookChange:
+    """A quota's books before and after, where they differ."""
+
+    name: str
+    guaranteed: str
+    used: str
+    borrowed: str
+
+
+@dataclass(frozen=True, slots=True)
+class Consequences:
+    groups: Sequence[NamedGroup]
+    rows: Sequence[BookChange]
+
+
+def consequences(seen: Preview, names: Mapping[int, str]) -> Consequences:
+    """A preview in words; ``names`` are those of the quotas."""
+    titles = (
+        (_("Preempted"), seen.preempted),
+        (_("Gives workers back"), seen.shrunk),
+        (_("Moved"), seen.moved),
+        (_("Starts"), seen.starts),
+        (_("Waits then"), seen.waits),
+    )
+    groups = [
+        NamedGroup(title, [f"{work.name} ({gpus(work.gpu_milli)} GPUs)" for work in touched])
+        for title, touched in titles
+        if touched
+    ]
+    before = {(book.quota_id, book.pool_id): book for book in seen.before}
+    rows = [
+        _book_change(names.get(after.quota_id, ""), before.get((after.quota_id, after.pool_id)), after)
+        for after in seen.after
+        if before.get((after.quota_id, after.pool_id)) != after
+    ]
+    return Consequences(groups, rows)
+
+
+def _book_change(name: str, before: Book | None, after: Book) -> BookChange:
+    def words(field: str) -> str:
+        had, has = getattr(before, field, None), getattr(after, field)
+        return gpus(has) if had == has else f"{gpus(had)} → {gpus(has)}"
+
+    return BookChange(name, words("guaranteed"), words("used"), words("borrowed"))

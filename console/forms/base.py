@@ -34,6 +34,7 @@ class Section:
     fields: list[BoundField]
     when: str = ""  # "kind=service": shown while that choice is made
     fold: bool = False  # closed at first; open when something in it is wrong
+    wide: bool = False  # one field a line
 
     @property
     def is_open(self) -> bool:

@@ -296,7 +296,7 @@ class ScaleForm(AmountsMixin, ConsoleForm):
     def all_sections(self) -> list[Section]:
         return [
             *self.amount_sections(self),
-            Section(_("When it shrinks"), [self["on_excess"]]),
+            Section(_("When it shrinks"), [self["on_excess"]], wide=True),
             Section("", [self["after"]], when="on_excess=preempt"),
         ]
 

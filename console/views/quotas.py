@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
@@ -40,12 +41,13 @@ from console.selectors import (
 )
 from console.views.base import Crumb, FormPage, HtmxRequest, done, page_or_part, paged
 from console.views.overview import history_json
-from console.words import ledger_lines, pending_words, version_lines
+from console.words import Consequences, consequences, ledger_lines, pending_words, version_lines
 from quotas.models import Cluster, NodePool, Quota
 from quotas.permissions import grants_of, permissions_on, require, visible_pools, visible_quotas, visible_users
 from quotas.selectors import get_quota
 from quotas.services import create_quota, edit_quota_settings, restore_version
 from quotas.specs import AmountSpec, QuotaSpec
+from scheduler.previews import preview
 from scheduler.services import rebalance, scale_quota
 from workloads.selectors import visible_workloads
 from workloads.services import delete_quota
@@ -344,7 +346,7 @@ def quota_edit(request: HtmxRequest, pk: int) -> HttpResponse:
 @login_required
 @require_http_methods(["GET", "POST"])
 def quota_scale(request: HtmxRequest, pk: int) -> HttpResponse:
-    """New amounts, and what becomes of work that then uses more."""
+    """New amounts, and what becomes of work that then uses more; "Preview" only looks at what would follow."""
     quota = get_quota(actor=request.user, pk=pk)
     require(request.user, "quota.scale", quota)
     form = ScaleForm(
@@ -358,11 +360,21 @@ def quota_scale(request: HtmxRequest, pk: int) -> HttpResponse:
         reverse("quota-detail", args=[pk]),
         crumbs=quota_crumbs(quota),
         lead=scale_words(request, quota),
+        context={"preview_label": _("Preview")},
     )
     if not form.is_valid():
         return page.answer()
-    amounts, order = form.amounts(form.cleaned_data), excess_order(form)
-    scale_quota(actor=request.user, quota=quota, amounts=amounts, revision=form.cleaned_data["revision"], **order)
+    change = partial(
+        scale_quota,
+        actor=request.user,
+        quota=quota,
+        amounts=form.amounts(form.cleaned_data),
+        revision=form.cleaned_data["revision"],
+        **excess_order(form),
+    )
+    if request.POST.get("do") == "preview":
+        return page.answer(consequences=foreseen(request, quota.cluster, change))
+    change()
     return done(
         request, _("%(name)s has its new amounts.") % {"name": quota.name}, "quota-detail", pk, changed=topics_of(quota)
     )
@@ -390,13 +402,21 @@ def quota_rebalance(request: HtmxRequest) -> HttpResponse:
         reverse("quota-list"),
         template="quotas/rebalance.html",
         crumbs=quota_crumbs(),
-        context={"pools": pools, "pool": pool},
+        context={"pools": pools, "pool": pool, "preview_label": _("Preview")},
     )
     if not form.is_valid():
         return page.answer()
-    changes, order = rebalance_changes(form, pool), excess_order(form)
-    rebalance(actor=request.user, changes=changes, **order)
+    change = partial(rebalance, actor=request.user, changes=rebalance_changes(form, pool), **excess_order(form))
+    if request.POST.get("do") == "preview":
+        return page.answer(consequences=foreseen(request, cluster, change))
+    change()
     return done(request, _("The quotas have their new guarantees."), "quota-list", changed=["quotas"])
+
+
+def foreseen(request: HtmxRequest, cluster: Cluster, change: Callable[[], object]) -> Consequences:
+    """What a change of amounts would do in words."""
+    names = dict(visible_quotas(request.user).filter(cluster=cluster).values_list("pk", "name"))
+    return consequences(preview(cluster=cluster, change=change), names)
 
 
 def rebalance_rows(branches: Iterable[Branch]) -> list[tuple[Quota, int, int, int]]:

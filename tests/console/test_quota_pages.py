@@ -248,3 +248,20 @@ def test_usage_history_comes_from_allocation_rows(world: World, client_for: Clie
     world.workloads["train-b"].allocations.all().delete()
     series = client.get(f"/quotas/{root}/usage.json?period=1h").json()["series"]
     assert [entry["values"][-1] for entry in series] == [8.0, 0.0, 5.0]
+
+
+def test_a_preview_names_what_would_follow_and_changes_nothing(world: World, client_for: ClientFor):
+    path = f"/quotas/{world.quotas['south'].pk}/scale"
+    answer = client_for("platform").post(path, scale(world, "south", "1", do="preview", on_excess="preempt"))
+    body = answer.content.decode()
+    assert answer.status_code == 200
+    assert "What would happen" in body
+    assert "20 → 1" in body
+    assert guaranteed("south") == 20 * GPU
+
+
+def test_a_preview_of_what_is_not_possible_is_refused_like_the_change(world: World, client_for: ClientFor):
+    path = f"/quotas/{world.quotas['north'].pk}/scale"
+    answer = client_for("platform").post(path, scale(world, "north", "14", do="preview"))
+    assert answer.status_code == 422
+    assert "2 GPUs are missing" in answer.content.decode()
