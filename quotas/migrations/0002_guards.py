@@ -55,66 +55,63 @@ BEGIN
     END IF;
 END $$;
 
--- Checks one quota's own promise against its children's, and its parent's (or the pool's) against its siblings'.
-CREATE FUNCTION tidegate_check_promises(of_quota bigint, in_pool bigint, grows boolean) RETURNS void
+-- Checks one quota's own promise of a resource against its children's, and its parent's (or the pool's) against its
+-- siblings'.
+CREATE FUNCTION tidegate_check_promise(of_quota bigint, in_pool bigint, resource integer, grows boolean) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     here record;
     promised numeric;
-    steps integer;
+    next_quota bigint := of_quota;
 BEGIN
-    FOR resource IN 1..3 LOOP
-        steps := 0;
+    FOR steps IN 1..7 LOOP
         SELECT q.id, q.parent_id, q.cluster_id, tidegate_resource(a, resource) AS has INTO here
         FROM quotas_quota q LEFT JOIN quotas_quotaamount a ON a.quota_id = q.id AND a.pool_id = in_pool
-        WHERE q.id = of_quota;
-        WHILE here.id IS NOT NULL LOOP
-            IF here.has IS NOT NULL THEN
-                promised := tidegate_promised_below(here.id, here.cluster_id, in_pool, resource);
-                IF promised > here.has THEN
-                    RAISE EXCEPTION 'children of quota % are promised % of resource %, it has %',
-                        here.id, promised, resource, here.has
-                        USING ERRCODE = 'check_violation', CONSTRAINT = 'quota_within_parent',
-                              TABLE = 'quotas_quotaamount';
-                END IF;
-                EXIT WHEN here.id <> of_quota;
+        WHERE q.id = next_quota;
+        EXIT WHEN here.id IS NULL;
+        IF here.has IS NOT NULL THEN
+            promised := tidegate_promised_below(here.id, here.cluster_id, in_pool, resource);
+            IF promised > here.has THEN
+                RAISE EXCEPTION 'children of quota % are promised % of resource %, it has %',
+                    here.id, promised, resource, here.has
+                    USING ERRCODE = 'check_violation', CONSTRAINT = 'quota_within_parent',
+                          TABLE = 'quotas_quotaamount';
             END IF;
-            IF here.parent_id IS NULL THEN
-                IF grows THEN
-                    PERFORM tidegate_check_roots(here.cluster_id, in_pool, resource);
-                END IF;
-                EXIT;
+            EXIT WHEN here.id <> of_quota;
+        END IF;
+        IF here.parent_id IS NULL THEN
+            IF grows THEN
+                PERFORM tidegate_check_roots(here.cluster_id, in_pool, resource);
             END IF;
-            steps := steps + 1;
-            EXIT WHEN steps > 6;
-            SELECT q.id, q.parent_id, q.cluster_id, tidegate_resource(a, resource) AS has INTO here
-            FROM quotas_quota q LEFT JOIN quotas_quotaamount a ON a.quota_id = q.id AND a.pool_id = in_pool
-            WHERE q.id = here.parent_id;
-        END LOOP;
+            EXIT;
+        END IF;
+        next_quota := here.parent_id;
     END LOOP;
 END $$;
 
 CREATE FUNCTION tidegate_amount_changed() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     row_now quotas_quotaamount := CASE WHEN TG_OP = 'DELETE' THEN OLD ELSE NEW END;
-    grows boolean := true;
+    had bigint;
+    has bigint;
 BEGIN
     PERFORM 1 FROM quotas_nodepool WHERE id = row_now.pool_id FOR NO KEY UPDATE;
-    IF NOT EXISTS (
+    IF TG_OP <> 'DELETE' AND NOT EXISTS (
         SELECT 1 FROM quotas_quota q JOIN quotas_nodepool p ON p.cluster_id = q.cluster_id
         WHERE q.id = row_now.quota_id AND p.id = row_now.pool_id
-    ) AND TG_OP <> 'DELETE' THEN
+    ) THEN
         RAISE EXCEPTION 'quota % and pool % are of different clusters', row_now.quota_id, row_now.pool_id
             USING ERRCODE = 'check_violation', CONSTRAINT = 'amount_same_cluster', TABLE = 'quotas_quotaamount';
     END IF;
-    IF TG_OP = 'UPDATE' THEN
-        grows := NEW.guaranteed_gpu_milli > OLD.guaranteed_gpu_milli
-              OR NEW.guaranteed_cpu_milli > OLD.guaranteed_cpu_milli
-              OR NEW.guaranteed_memory_mib > OLD.guaranteed_memory_mib
-              OR num_nulls(NEW.guaranteed_gpu_milli, NEW.guaranteed_cpu_milli, NEW.guaranteed_memory_mib)
-              <> num_nulls(OLD.guaranteed_gpu_milli, OLD.guaranteed_cpu_milli, OLD.guaranteed_memory_mib);
-    END IF;
-    PERFORM tidegate_check_promises(row_now.quota_id, row_now.pool_id, coalesce(grows, true));
+    FOR resource IN 1..3 LOOP
+        had := CASE WHEN TG_OP = 'INSERT' THEN NULL ELSE tidegate_resource(OLD, resource) END;
+        has := CASE WHEN TG_OP = 'DELETE' THEN NULL ELSE tidegate_resource(NEW, resource) END;
+        IF had IS DISTINCT FROM has THEN
+            PERFORM tidegate_check_promise(
+                row_now.quota_id, row_now.pool_id, resource, coalesce(has > had, true)
+            );
+        END IF;
+    END LOOP;
     RETURN NULL;
 END $$;
 
@@ -138,7 +135,7 @@ DROP TRIGGER pool_not_oversubscribed ON quotas_nodepool;
 DROP TRIGGER amount_within_tree ON quotas_quotaamount;
 DROP FUNCTION tidegate_pool_changed();
 DROP FUNCTION tidegate_amount_changed();
-DROP FUNCTION tidegate_check_promises(bigint, bigint, boolean);
+DROP FUNCTION tidegate_check_promise(bigint, bigint, integer, boolean);
 DROP FUNCTION tidegate_check_roots(bigint, bigint, integer);
 DROP FUNCTION tidegate_pool_capacity(bigint, integer);
 DROP FUNCTION tidegate_promised_below(bigint, bigint, bigint, integer);
@@ -184,7 +181,8 @@ BEGIN
     END IF;
     IF TG_OP = 'UPDATE' THEN
         PERFORM 1 FROM quotas_nodepool WHERE cluster_id = NEW.cluster_id ORDER BY id FOR NO KEY UPDATE;
-        PERFORM tidegate_check_promises(NEW.id, p.id, true) FROM quotas_nodepool p WHERE p.cluster_id = NEW.cluster_id;
+        PERFORM tidegate_check_promise(NEW.id, p.id, resource, true)
+        FROM quotas_nodepool p CROSS JOIN generate_series(1, 3) AS resource WHERE p.cluster_id = NEW.cluster_id;
     END IF;
     RETURN NULL;
 END $$;

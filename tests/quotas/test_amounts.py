@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import random
 import threading
+import time
 
 import pytest
 from django.db import IntegrityError, transaction
@@ -13,7 +15,7 @@ from quotas.errors import Refused, Stale
 from quotas.models import NodePool, Quota, QuotaAmount
 from quotas.promises import Tree
 from quotas.selectors import uncommitted_of
-from quotas.services import create_quota, edit_pool, move_quota, set_amounts
+from quotas.services import create_quota, edit_pool, move_quota, set_amounts, state_of
 from quotas.specs import AmountSpec, PoolSpec, QuotaSpec
 from quotas.words import sentence
 from scheduler.services import rebalance, scale_quota
@@ -255,3 +257,48 @@ def test_many_hands_on_one_tree_lose_no_update_and_keep_the_sum() -> None:
     assert revisions == list(range(1, results.count("done") + 2))
     pairs = itertools.pairwise(here.quota.versions.order_by("revision"))
     assert all(later.before == earlier.after for earlier, later in pairs)
+
+
+@pytest.mark.long
+@pytest.mark.django_db(transaction=True)
+def test_twenty_hands_for_a_minute_keep_the_sum_at_every_read() -> None:
+    here = install()
+    until = time.monotonic() + 60
+    broken: list[tuple[int | None, ...]] = []
+
+    def change(seed: int) -> dict[str, int]:
+        dice, counts = random.Random(seed), dict.fromkeys(("done", "Refused", "Stale"), 0)
+        while time.monotonic() < until:
+            try:
+                _one_change(here, dice)
+                counts["done"] += 1
+            except (Refused, Stale) as error:
+                counts[type(error).__name__] += 1
+        return counts
+
+    def read() -> None:
+        while time.monotonic() < until:
+            with transaction.atomic():
+                rows = dict(QuotaAmount.objects.values_list("quota_id", "guaranteed_gpu_milli"))
+            if (rows[here.quota.pk] or 0) + (rows[here.other_quota.pk] or 0) > (rows[here.root.pk] or 0):
+                broken.append(tuple(rows.values()))
+
+    results = at_once(read, *(lambda seed=seed: change(seed) for seed in range(20)))
+    counts = [result for result in results if isinstance(result, dict)]
+    assert (len(counts), broken) == (20, [])
+    for quota in (here.quota, here.other_quota):
+        versions = list(quota.versions.order_by("revision"))
+        assert [version.revision for version in versions] == list(range(1, len(versions) + 1))
+        assert all(later.before == earlier.after for earlier, later in itertools.pairwise(versions))
+        assert versions[-1].after == state_of(Quota.objects.get(pk=quota.pk))
+
+
+def _one_change(here: Installation, dice: random.Random) -> None:
+    """A scale with the revision that was read, or a rebalance of both."""
+    quota = Quota.objects.get(pk=dice.choice((here.quota.pk, here.other_quota.pk)))
+    other = here.other_quota if quota.pk == here.quota.pk else here.quota
+    size = dice.randint(0, 128)
+    if dice.random() < 0.5:
+        scale_quota(actor=SYSTEM, quota=quota, amounts={here.pool: gpus(size)}, revision=quota.revision)
+    else:
+        rebalance(actor=SYSTEM, changes={quota: {here.pool: gpus(size)}, other: {here.pool: gpus(128 - size)}})
