@@ -12,7 +12,9 @@ from workloads.models import State, Workload
 from workloads.selectors import visible_workloads
 from workloads.services import (
     change_priority,
+    change_visibility,
     delete_workload,
+    extend_workload,
     hold_workload,
     move_workload,
     release_workload,
@@ -140,6 +142,26 @@ def test_operators_reorder_inside_a_priority(here: Installation) -> None:
     other = submitted(here["developer"], here, name="urgent", priority=9)
     with refused("not_found", field="before"):
         reorder_workload(actor=here["operator"], workload=jobs[3], before=other)
+
+
+def test_a_limit_of_time_is_extended_by_who_manages_all(here: Installation) -> None:
+    job = placed(submitted(here["developer"], here, max_runtime_s=60), (here.nodes[0], [0]))
+    with denied("workload.extend"):
+        extend_workload(actor=here["developer"], workload=job, seconds=60)
+    assert extend_workload(actor=here["operator"], workload=job, seconds=60).max_runtime_s == 120
+    with refused("invalid", field="seconds"):
+        extend_workload(actor=here["operator"], workload=job, seconds=0)
+    endless = submitted(here["developer"], here, name="endless")
+    with refused("invalid", field="seconds"):
+        extend_workload(actor=here["operator"], workload=endless, seconds=60)
+
+
+def test_visibility_is_one_of_two(here: Installation) -> None:
+    job = submitted(here["developer"], here)
+    change_visibility(actor=here["developer"], workload=job, visibility="private")
+    assert not visible_workloads(here["viewer"]).exists()
+    with refused("invalid", field="visibility"):
+        change_visibility(actor=here["developer"], workload=job, visibility="secret")
 
 
 # --- the table of moves -------------------------------------------------------------------------------------------

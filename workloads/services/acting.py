@@ -9,9 +9,9 @@ from quotas.actors import Actor
 from quotas.errors import Problem, Refused, refuse
 from quotas.models import Quota, User
 from quotas.permissions import require
-from quotas.specs import PRIORITY_HIGH, PRIORITY_LOW
+from quotas.specs import PRIORITY_HIGH, PRIORITY_LOW, SECONDS_MAX
 from workloads.configuration import effective_limits, entries_for
-from workloads.models import FINAL, LIVE, State, Workload
+from workloads.models import FINAL, LIVE, State, Visibility, Workload
 from workloads.services._common import PLACED, lock_workload, note, require_state, write_event
 from workloads.services.submitting import quota_for
 from workloads.states import Move, move, move_many
@@ -214,9 +214,30 @@ def _renumber(line: list[Workload], place: int) -> None:
 
 
 @transaction.atomic
+def extend_workload(*, actor: Actor, workload: Workload, seconds: int) -> Workload:
+    """Let work that has a limit of time run longer by so many seconds."""
+    require(actor, "workload.extend", workload)
+    workload = lock_workload(workload)
+    require_state(workload, [State.QUEUED, *PLACED])
+    if workload.max_runtime_s is None:
+        raise refuse("seconds", "invalid", reason="choice", wanted="work that has a limit of time")
+    high = SECONDS_MAX - workload.max_runtime_s
+    if isinstance(seconds, bool) or not 1 <= seconds <= high:
+        raise refuse("seconds", "invalid", reason="range", low=1, high=high, given=str(seconds)[:20])
+    before = workload.max_runtime_s
+    _change(workload, max_runtime_s=before + seconds)
+    facts = {"before": before, "after": workload.max_runtime_s}
+    write_event(workload, actor=actor, verb="extended", at=workload.cluster.now(), facts=facts)
+    note(actor, workload, "extended", {"max_runtime_s": before}, {"max_runtime_s": workload.max_runtime_s})
+    return workload
+
+
+@transaction.atomic
 def change_visibility(*, actor: Actor, workload: Workload, visibility: str) -> Workload:
     """Show the workload to the whole workspace, or to its owner and those who manage all."""
     require(actor, "workload.edit", workload)
+    if visibility not in Visibility.values:
+        raise refuse("visibility", "invalid", reason="choice", choices=Visibility.values, given=str(visibility)[:20])
     workload = lock_workload(workload)
     before = workload.visibility
     _change(workload, visibility=visibility)
