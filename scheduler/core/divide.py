@@ -7,8 +7,10 @@ do not fit. Share: entitlement and a part of the surplus, by rank, then by weigh
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from scheduler.core.policy import Policy
 from scheduler.core.resources import GPU, UNBOUNDED, WHOLE_GPU
@@ -280,36 +282,36 @@ def fill_in_steps(room: int, weights: Sequence[int], steps: Sequence[Sequence[in
     return results
 
 
-def fill_to_level(room: int, ceilings: Sequence[int], given: Sequence[int], weights: Sequence[int]) -> list[int]:
-    """More for each side, so that all parts are in proportion to the weights as far as ceilings allow."""
-    wanted = [max(0, c - g) for c, g in zip(ceilings, given, strict=True)]
+def fill_to_level(
+    room: int, ceilings: Sequence[int], given: Sequence[int], weights: Sequence[int]
+) -> list[int]:
+    """More for each side, so that all parts are in proportion to the weights as far as ceilings allow.
+
+    The parts are what a common level times the weight gives, between what each has and its ceiling.
+    """
+    wanted = [max(0, ceiling - part) for ceiling, part in zip(ceilings, given, strict=True)]
     if sum(wanted) <= room:
         return wanted
-    total = room + sum(g for g, w in zip(given, wanted, strict=True) if w > 0)
-    open_places = [place for place, want in enumerate(wanted) if want > 0]
-    parts = list(given)
-    while open_places:
-        weight = sum(max(1, weights[place]) for place in open_places)
-        closed = [
-            place
-            for place in open_places
-            if ceilings[place] * weight <= total * max(1, weights[place])
-            or given[place] * weight >= total * max(1, weights[place])
-        ]
-        if not closed:
-            for place, part in zip(
-                open_places,
-                by_largest_remainder(total, [max(1, weights[p]) for p in open_places], 1),
-                strict=True,
-            ):
-                parts[place] = part
-            break
-        for place in closed:
-            reached = ceilings[place] * weight <= total * max(1, weights[place])
-            parts[place] = ceilings[place] if reached else given[place]
-        total -= sum(parts[place] for place in closed)
-        open_places = [place for place in open_places if place not in closed]
-    return [max(0, part - g) for part, g in zip(parts, given, strict=True)]
+    sides = [
+        (part, max(part, ceiling), max(1, weight))
+        for part, ceiling, weight in zip(given, ceilings, weights, strict=True)
+    ]
+    total = room + sum(given)
+    levels = sorted({Fraction(bound, weight) for low, high, weight in sides for bound in (low, high)})
+    below = bisect_right(levels, total, key=lambda level: sum(_at_level(level, side) for side in sides)) - 1
+    level = levels[below]
+    parts = [_at_level(level, side) for side in sides]
+    rising = [place for place, (low, high, weight) in enumerate(sides) if low <= level * weight < high]
+    floors = [int(part) for part in parts]
+    more = by_largest_remainder(total - sum(floors), [sides[place][2] for place in rising], 1) if rising else []
+    for place, extra in zip(rising, more, strict=True):
+        floors[place] = min(floors[place] + extra, sides[place][1])
+    return [part - low for part, (low, _, _) in zip(floors, sides, strict=True)]
+
+
+def _at_level(level: Fraction, side: tuple[int, int, int]) -> Fraction:
+    low, high, weight = side
+    return min(max(level * weight, Fraction(low)), Fraction(high))
 
 
 def fill_by_weight(left: int, wanted: Sequence[int], weights: Sequence[int], unit: int) -> list[int]:
