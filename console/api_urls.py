@@ -12,9 +12,9 @@ from quotas.api.clusters import PoolDoor
 from quotas.api.people import MeDoor, TokenDoor, UserDoor
 from scheduler.api.quotas import QuotaDoor
 from scheduler.api.scheduling import ClusterDoor, EvictionDoor, UsageDoor
+from scheduler.api.workloads import WorkloadDoor
 from workloads.api.capacity import NodeDoor
 from workloads.api.configuring import WorkspaceDoor
-from workloads.api.workloads import WorkloadDoor
 
 
 class Router(SimpleRouter):

@@ -15,16 +15,24 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from quotas.api.bodies import RebalanceBody, ScaleBody
+from quotas.api.bodies import EditQuotaBody, RebalanceBody, ScaleBody
 from quotas.api.finding import named
 from quotas.api.queries import ListQuery
 from quotas.api.shapes import QuotaRead
 from quotas.errors import Problems
 from quotas.models import NodePool, Quota
 from quotas.specs import AmountSpec, Reader, read_amounts
-from scheduler.api.shapes import RebalancedRead
+from scheduler.api.previews import shown_preview
+from scheduler.api.shapes import PreviewRead, RebalancedRead
+from scheduler.previews import Preview
 from scheduler.selectors import quota_queue
-from scheduler.services import rebalance, scale_quota
+from scheduler.services import (
+    preview_rebalance,
+    preview_scale,
+    preview_settings,
+    rebalance,
+    scale_quota,
+)
 from workloads.api import capacity
 from workloads.api.shapes import WorkloadRead
 from workloads.api.workloads import LIVE_ROWS
@@ -50,18 +58,51 @@ class QuotaDoor(capacity.QuotaDoor):
     @action(detail=True, methods=["post"])
     def scale(self, request: Request, pk: int) -> Response:
         """Set absolute amounts in the pools named; what is left out of a pool stays, null takes a bound away."""
-        quota, body = self.one(pk), self.given(ScaleBody)
-        amounts = amounts_of(quota, body["amounts"], "amounts")
+        quota, ask = self._scaling(pk)
         return self.changed(
-            lambda: self.fresh(
-                scale_quota(actor=self.actor, quota=quota, amounts=amounts, revision=self.revision, **excess_of(body))
-            )
+            lambda: self.fresh(scale_quota(actor=self.actor, quota=quota, revision=self.revision, **ask))
         )
+
+    @extend_schema(request=ScaleBody, responses=PreviewRead)
+    @action(detail=True, methods=["post"], url_path="scale/preview")
+    def preview_scale(self, request: Request, pk: int) -> Response:
+        """What `scale` would do: who would be preempted, who would start, who would wait."""
+        quota, ask = self._scaling(pk)
+        return self._previewed(preview_scale(actor=self.actor, quota=quota, **ask))
+
+    def _scaling(self, pk: int) -> tuple[Quota, dict[str, Any]]:
+        quota, body = self.one(pk), self.given(ScaleBody)
+        return quota, {"amounts": amounts_of(quota, body["amounts"], "amounts"), **excess_of(body)}
+
+    @extend_schema(request=EditQuotaBody, responses=PreviewRead)
+    @action(detail=True, methods=["post"], url_path="settings/preview")
+    def preview_settings(self, request: Request, pk: int) -> Response:
+        """What a change of switches and policies would do."""
+        quota = self.one(pk)
+        return self._previewed(preview_settings(actor=self.actor, quota=quota, changes=self.body))
 
     @extend_schema(request=RebalanceBody, responses=RebalancedRead)
     @action(detail=False, methods=["post"])
     def rebalance(self, request: Request) -> Response:
         """Set amounts of several quotas as one change, which is checked as a whole."""
+        quotas, ask = self._rebalancing()
+        read = self.given(RebalanceBody).get("revisions", {})
+        revisions = {quotas[name].pk: revision for name, revision in read.items() if name in quotas}
+
+        def rebalanced() -> dict[str, list[Quota]]:
+            done = rebalance(actor=self.actor, revisions=revisions, **ask)
+            return {"quotas": [self.fresh(quota) for quota in done]}
+
+        return self.changed(rebalanced, reads=RebalancedRead)
+
+    @extend_schema(request=RebalanceBody, responses=PreviewRead)
+    @action(detail=False, methods=["post"], url_path="rebalance/preview")
+    def preview_rebalance(self, request: Request) -> Response:
+        """What `rebalance` would do."""
+        return self._previewed(preview_rebalance(actor=self.actor, **self._rebalancing()[1]))
+
+    def _rebalancing(self) -> tuple[dict[str, Quota], dict[str, Any]]:
+        """The quotas by the names that the body has for them, and what is wanted."""
         body = self.given(RebalanceBody)
         quotas = {name: named(self.rows(), number_or_name(name), field=f"changes.{name}") for name in body["changes"]}
         problems, changes = Problems(), {}
@@ -69,13 +110,10 @@ class QuotaDoor(capacity.QuotaDoor):
             ask = partial(amounts_of, quota, body["changes"][name], f"changes.{name}")
             changes[quota] = problems.take("", ask) or {}
         problems.raise_any()
-        read = {quotas[name].pk: revision for name, revision in body.get("revisions", {}).items() if name in quotas}
+        return quotas, {"changes": changes, **excess_of(body)}
 
-        def rebalanced() -> dict[str, list[Quota]]:
-            done = rebalance(actor=self.actor, changes=changes, revisions=read, **excess_of(body))
-            return {"quotas": [self.fresh(quota) for quota in done]}
-
-        return self.changed(rebalanced, reads=RebalancedRead)
+    def _previewed(self, found: Preview) -> Response:
+        return Response(self.shown(shown_preview(self.actor, found), PreviewRead))
 
     @extend_schema(responses=WorkloadRead(many=True))
     @action(detail=True)

@@ -58,3 +58,45 @@ class StatusRead(Read):
     commands_open = serializers.IntegerField()
     oldest_command_s = serializers.FloatField(allow_null=True)
     last_cycle = CycleRead(allow_null=True)
+
+
+class TouchedRead(Read):
+    """A workload that a change touches."""
+
+    id = serializers.IntegerField()
+    name = serializers.CharField()
+    quota = Named()
+    gpu_milli = serializers.IntegerField()
+    code = serializers.CharField(help_text="Why it would wait; empty where it would not.")
+
+
+class BookRead(Read):
+    """One quota in one pool, in thousandths of a GPU."""
+
+    quota = Named()
+    pool = Named()
+    guaranteed = serializers.IntegerField(allow_null=True)
+    used = serializers.IntegerField()
+    borrowed = serializers.IntegerField()
+    waiting = serializers.IntegerField()
+    free = serializers.IntegerField()
+
+
+class PreviewRead(Read):
+    """What follows from a change and would not happen without it, as far as the caller may see it."""
+
+    preempted = TouchedRead(many=True)
+    shrunk = TouchedRead(many=True)
+    moved = TouchedRead(many=True)
+    starts = TouchedRead(many=True)
+    waits = TouchedRead(many=True)
+    before = BookRead(many=True)
+    after = BookRead(many=True)
+
+
+class SubmissionRead(PreviewRead):
+    """What a submission would come to."""
+
+    fits_now = serializers.BooleanField(help_text="It would start at once, perhaps after others have left for it.")
+    code = serializers.CharField(help_text="Why it would wait; empty where it would not.")
+    message = serializers.CharField(help_text="The code in words.")
