@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from django.db.models import Count, Q
 
 from quotas.actors import System
+from quotas.errors import Refused
 from quotas.models import Cluster, Quota, Role, User, Workspace
 from workloads.models import FINAL, State, Workload
 from workloads.services import submit_workloads
@@ -54,15 +56,21 @@ STREAMS: dict[str, tuple[Stream, ...]] = {
 
 
 def keep_submitting(cluster: Cluster) -> int:
-    """Fill the queues of a demo cluster up again; how many workloads came. Other clusters have no such teams."""
+    """Fill the queues of a demo cluster up again; how many workloads came. Other clusters have no such teams.
+
+    A team whose quota or workspace somebody has taken away submits nothing; what another tick has just submitted
+    is not submitted twice, since names are unique.
+    """
     streams = STREAMS.get(str(cluster.settings.get("demo", "")), ())
     if not streams:
         return 0
     alive, ever = _counts(cluster)
-    specs = [spec for stream in streams for spec in _missing(cluster, stream, alive, ever)]
-    if specs:
-        submit_workloads(actor=TEAMS, specs=specs)
-    return len(specs)
+    came = 0
+    for stream in streams:
+        specs = _missing(cluster, stream, alive, ever)
+        with suppress(Refused):
+            came += len(submit_workloads(actor=TEAMS, specs=specs)) if specs else 0
+    return came
 
 
 def _counts(cluster: Cluster) -> tuple[dict[str, tuple[int, int]], dict[str, int]]:
@@ -82,32 +90,39 @@ def _counts(cluster: Cluster) -> tuple[dict[str, tuple[int, int]], dict[str, int
 
 def _missing(
     cluster: Cluster, stream: Stream, alive: Mapping[str, tuple[int, int]], ever: Mapping[str, int]
-) -> Iterable[WorkloadSpec]:
+) -> list[WorkloadSpec]:
+    """What the stream lacks; nothing where its quota or workspace is not there (any more)."""
     waiting, live = alive.get(stream.name, (0, 0))
     short = stream.waiting - waiting if stream.waiting is not None else (stream.alive or 0) - live
-    if short <= 0:
-        return
-    quota = Quota.objects.get(cluster=cluster, name=stream.quota)
-    workspace = Workspace.objects.get(name=stream.workspace)
+    quota = Quota.objects.filter(cluster=cluster, name=stream.quota).first() if short > 0 else None
+    workspace = Workspace.objects.filter(name=stream.workspace).first() if short > 0 else None
+    if quota is None or workspace is None:
+        return []
     developers = User.objects.filter(
         memberships__workspace=workspace, memberships__roles__contains=[Role.DEVELOPER]
     ).order_by("id")
     owners: list[User | None] = [*developers] or [None]
-    for number in range(ever.get(stream.name, 0), ever.get(stream.name, 0) + short):
-        yield WorkloadSpec(
-            name=f"{stream.name}-{number + 1:04}",
-            kind=stream.kind,
-            workspace=workspace,
-            quota=quota,
-            request=stream.request,
-            replicas=stream.replicas,
-            idle=stream.idle,
-            labels={"stream": stream.name},
-            checkpoint_every_s=stream.checkpoint_s,
-            duration_s=_duration_s(stream, number),
-            estimate_s=_duration_s(stream, number),
-            owner=owners[number % len(owners)],
-        )
+    first = ever.get(stream.name, 0)
+    return [
+        _spec(stream, workspace, quota, owners[number % len(owners)], number) for number in range(first, first + short)
+    ]
+
+
+def _spec(stream: Stream, workspace: Workspace, quota: Quota, owner: User | None, number: int) -> WorkloadSpec:
+    return WorkloadSpec(
+        name=f"{stream.name}-{number + 1:04}",
+        kind=stream.kind,
+        workspace=workspace,
+        quota=quota,
+        request=stream.request,
+        replicas=stream.replicas,
+        idle=stream.idle,
+        labels={"stream": stream.name},
+        checkpoint_every_s=stream.checkpoint_s,
+        duration_s=_duration_s(stream, number),
+        estimate_s=_duration_s(stream, number),
+        owner=owner,
+    )
 
 
 def _duration_s(stream: Stream, number: int) -> int:
