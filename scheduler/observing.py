@@ -150,8 +150,8 @@ def _take_note(cluster: Cluster, news: Sequence[tuple[Watched, Observation]], no
         stopped = [pk for pk in changes if owners[pk].state == State.STOPPING and not left[pk].there]
         end_stopped(stopped, max((changes[pk].at or now for pk in stopped), default=now))
         triggers.signal("overview", *(f"workload.{workload}" for workload in sorted(changes)[:200]))
-        if moves or any(change.ended for change in changes.values()):
-            triggers.request_cycle(cluster.pk, "replicas changed")
+        if any(change.ended for change in changes.values()):  # who merely began to run frees nothing
+            triggers.request_cycle(cluster.pk, "replicas ended")
 
 
 def _lock_owners(workloads: set[int]) -> dict[int, Owner]:

@@ -18,10 +18,13 @@ from quotas.services.clusters import add_node, create_cluster, create_pool
 from quotas.services.people import create_workspace
 from quotas.services.trees import create_quota
 from quotas.specs import AmountSpec, ClusterSpec, NodeSpec, PoolSpec, QuotaSpec, WorkspaceSpec
+from scheduler.clocks import standing_still
 from scheduler.core.resources import WHOLE_GPU
+from scheduler.cycles import CycleResult, is_wanted
 from scheduler.replay.log import BATCH, ONLINE, Arrival, Machine
 from scheduler.replay.report import Held, Summary, Waited, gpu_group, lost_gpu_hours, use, waits
-from scheduler.scenarios.driver import Driver, driven
+from scheduler.scenarios.driver import Driver
+from scheduler.triggers import quiet
 from workloads.models import Allocation, Eviction, Idle, Kind, State, Workload
 from workloads.services import submit_workloads
 from workloads.specs import Request, WorkloadSpec
@@ -91,6 +94,15 @@ def _quota(cluster: Cluster, pool: NodePool, name: str, gpus: int, parent: Quota
     return create_quota(actor=SYSTEM, cluster=cluster, spec=QuotaSpec(name, parent, amounts))
 
 
+class LogDriver(Driver):
+    """Cycles as production does: when something asks for one or a rule names the instant, not once more to be sure."""
+
+    def cycle(self) -> CycleResult:
+        result = super().cycle()
+        self.unsettled = is_wanted(self.cluster.pk)
+        return result
+
+
 def replay(
     way: Way, machines: Sequence[Machine], arriving: Sequence[Arrival], tick: timedelta, tell: Progress
 ) -> Summary:
@@ -98,7 +110,8 @@ def replay(
     begun = time.perf_counter()
     stage = build(machines)
     refused: Counter[str] = Counter()
-    with driven(stage.cluster, START, tick) as driver:
+    with quiet(), standing_still(stage.cluster.pk, START) as clock:
+        driver = LogDriver(stage.cluster, clock, tick)
         for number, batch in _moments(arriving, tick):
             _go_on(driver, START + timedelta(seconds=batch[0].at_s))
             refused += _submit(stage, way, batch)
