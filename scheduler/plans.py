@@ -117,7 +117,7 @@ def _log_cycle(writer: _Writer, timings: Timings, refused: int, began: datetime)
 def _still_valid(loaded: Loaded, plan: core.Plan) -> tuple[core.Plan, int]:
     """The plan without what touches rows that moved since the load, and how many parts that took out."""
     if _quotas_moved(loaded):
-        return core.Plan(), _parts(plan)
+        return core.Plan(), max(1, _parts(plan))
     workloads = _moved_workloads(loaded, plan)
     nodes = _moved_nodes(loaded, plan)
     broken = {start.place.workload for start in plan.starts if start.place.node in nodes}
@@ -129,7 +129,7 @@ def _still_valid(loaded: Loaded, plan: core.Plan) -> tuple[core.Plan, int]:
 
 def _parts(plan: core.Plan) -> int:
     changes = (plan.starts, plan.evictions, plan.shrinks, plan.moves, plan.releases, plan.opened, plan.waits)
-    return max(1, sum(len(part) for part in changes))
+    return sum(len(part) for part in changes)
 
 
 def _without(plan: core.Plan, moved: set[int], broken: set[int]) -> core.Plan:
