@@ -9,6 +9,7 @@ from console.api.views import docs, nothing_here, openapi
 from console.api.watch import WatchDoor
 from quotas.api.audits import AuditDoor
 from quotas.api.clusters import PoolDoor
+from quotas.api.governing import QuotaRequestDoor
 from quotas.api.people import MeDoor, TokenDoor, UserDoor
 from scheduler.api.quotas import QuotaDoor
 from scheduler.api.scheduling import ClusterDoor, EvictionDoor, UsageDoor
@@ -29,6 +30,7 @@ router.register("clusters", ClusterDoor, "clusters")
 router.register("pools", PoolDoor, "pools")
 router.register("nodes", NodeDoor, "nodes")
 router.register("quotas", QuotaDoor, "quotas")
+router.register("quota_requests", QuotaRequestDoor, "quota_requests")
 router.register("workspaces", WorkspaceDoor, "workspaces")
 router.register("workloads", WorkloadDoor, "workloads")
 router.register("evictions", EvictionDoor, "evictions")

@@ -222,6 +222,7 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
         "NodeState": "quotas.models.NodeState",
         "Role": "quotas.models.Role",
         "GivenRole": "quotas.api.bodies.GIVEN_ROLES",
+        "Level": "quotas.api.governing.LEVELS",
         "State": "workloads.models.State",
         "WaitReason": "workloads.api.shapes.REASONS",
     },

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import connection
@@ -14,11 +14,13 @@ from quotas.models import (
     AuditEvent,
     Cluster,
     CustomRole,
+    Invitation,
     Member,
     Node,
     NodePool,
     Quota,
     QuotaAmount,
+    QuotaRequest,
     QuotaVersion,
     Role,
     Token,
@@ -31,6 +33,7 @@ from quotas.tokens import new_secret
 from workloads.models import Event, Eviction, Kind, State, Template, Verdict, Visibility, Workload
 
 FOREIGN = 777_000_000_000  # ids of the other team start here, so that one in a body is seen at once
+LATER = datetime(2099, 1, 1, tzinfo=UTC)
 SECRET_WORD = "lighthouse"  # in every name of the other team
 
 
@@ -216,7 +219,24 @@ def _records(world: World) -> dict[str, int]:
         pk=FOREIGN + 8, object_name=world.foreign_workspace.name, workspace_id=world.foreign_workspace.pk, **entry
     )
     template = Template.objects.create(workspace=world.workspace, name="worker", gpus=8)
-    return {"version": version.pk, "template": template.pk, "audit": mine.pk, "foreign_audit": theirs.pk}
+    invitation = Invitation.objects.create(
+        workspace=world.workspace, email="guest@example.org", roles=[Role.VIEWER], digest="0" * 64, expires_at=LATER
+    )
+    more = {"pool": world.pool, "more_gpu_milli": 1000, "until": LATER}
+    asked = QuotaRequest.objects.create(workspace=world.workspace, quota=world.quota, **more)
+    theirs_asked = QuotaRequest.objects.create(
+        pk=FOREIGN + 10, workspace=world.foreign_workspace, quota=world.foreign_quota, **more
+    )
+    return {
+        "role": CustomRole.objects.get(workspace=world.workspace).pk,
+        "invitation": invitation.pk,
+        "request": asked.pk,
+        "foreign_request": theirs_asked.pk,
+        "version": version.pk,
+        "template": template.pk,
+        "audit": mine.pk,
+        "foreign_audit": theirs.pk,
+    }
 
 
 def _quota(cluster: Cluster, pool: NodePool, name: str, gpu_milli: int, **values: Any) -> Quota:

@@ -11,7 +11,7 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from quotas.api import clusters, quotas, workspaces
+from quotas.api import clusters, governing, quotas
 from quotas.api.bodies import ReasonBody
 from quotas.api.queries import ChangeQuery
 from quotas.api.shapes import NodeRead
@@ -36,10 +36,10 @@ class UnbindQuery(ChangeQuery):
     drain = serializers.BooleanField(default=False, help_text="Stop the live work there; without it, it is refused.")
 
 
-class WorkspaceDoor(workspaces.WorkspaceDoor):
+class WorkspaceDoor(governing.WorkspaceDoor):
     """Workspaces, their end, and the end of bindings."""
 
-    queries: ClassVar = {**workspaces.WorkspaceDoor.queries, "unbind": UnbindQuery}
+    queries: ClassVar = {**governing.WorkspaceDoor.queries, "unbind": UnbindQuery}
 
     @extend_schema(request=None, responses={204: None})
     def destroy(self, request: Request, pk: int) -> Response:
