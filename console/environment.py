@@ -42,6 +42,20 @@ def words(name: str, *, default: str = "") -> list[str]:
     return [part.strip() for part in os.environ.get(name, default).split(",") if part.strip()]
 
 
+def text(name: str, *, default: str = "") -> str:
+    return os.environ.get(name, default).strip()
+
+
+def origins(address: str) -> list[str]:
+    """Scheme and host of an address, in a list; an empty list for none. Anything but http and https is refused."""
+    if not address:
+        return []
+    parts = urlsplit(address)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise ImproperlyConfigured(f"{address!r} must be an address like https://login.example.org/realm.")
+    return [f"{parts.scheme}://{parts.netloc}"]
+
+
 def database(url: str) -> dict[str, Any]:
     """Django's settings for one PostgreSQL address.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.conf import settings
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
@@ -140,3 +141,8 @@ def rank_of(user: User) -> str:
     if user.platform_role == PlatformRole.NONE:
         return _("Member")
     return str(PlatformRole(user.platform_role).label).capitalize()
+
+
+def sign_on(request: HttpRequest) -> dict[str, Any]:
+    """Context processor: what the button of single sign-on says, where an identity provider is named."""
+    return {"sso_name": settings.OIDC_NAME if settings.OIDC_SERVER else ""}

@@ -32,6 +32,8 @@ INSTALLED_APPS = [
     "django.forms",
     "allauth",
     "allauth.account",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
     "csp",
     "django_filters",
     "django_htmx",
@@ -74,6 +76,7 @@ TEMPLATES: list[dict[str, Any]] = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "console.frame.sign_on",
                 "console.frame.frame",
             ],
         },
@@ -127,6 +130,32 @@ ACCOUNT_LOGOUT_REDIRECT_URL = LOGIN_URL
 ACCOUNT_RATE_LIMITS = {"login": "60/m/ip", "login_failed": "20/m/ip,5/5m/key"}
 ALLAUTH_TRUSTED_PROXY_COUNT = environment.whole_number("TIDEGATE_PROXIES", default=0)
 
+# Single sign-on with OpenID Connect, where an identity provider is named
+OIDC_SERVER = environment.text("TIDEGATE_OIDC_SERVER")
+OIDC_NAME = environment.text("TIDEGATE_OIDC_NAME", default="Single sign-on")
+OIDC_GROUPS_CLAIM = environment.text("TIDEGATE_OIDC_GROUPS_CLAIM", default="groups")
+SOCIALACCOUNT_ADAPTER = "console.sso.SingleSignOn"
+SOCIALACCOUNT_AUTO_SIGNUP = True
+SOCIALACCOUNT_EMAIL_VERIFICATION = "none"
+SOCIALACCOUNT_STORE_TOKENS = False
+SOCIALACCOUNT_PROVIDERS: dict[str, Any] = {
+    "openid_connect": {
+        "OAUTH_PKCE_ENABLED": True,
+        "SCOPE": environment.words("TIDEGATE_OIDC_SCOPES", default="openid,profile,email"),
+        "APPS": [
+            {
+                "provider_id": "sso",
+                "name": OIDC_NAME,
+                "client_id": environment.text("TIDEGATE_OIDC_CLIENT"),
+                "secret": environment.text("TIDEGATE_OIDC_SECRET"),
+                "settings": {"server_url": OIDC_SERVER},
+            },
+        ]
+        if OIDC_SERVER
+        else [],
+    },
+}
+
 # Transport and browser safety
 _HTTPS = not (LOCAL or DEBUG)
 SESSION_COOKIE_NAME = "tidegate_session"
@@ -154,7 +183,7 @@ CONTENT_SECURITY_POLICY = {
         "font-src": [SELF],
         "connect-src": [SELF],
         "manifest-src": [SELF],
-        "form-action": [SELF],
+        "form-action": [SELF, *environment.origins(OIDC_SERVER)],
         "frame-ancestors": [NONE],
         "base-uri": [NONE],
         "object-src": [NONE],

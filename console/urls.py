@@ -8,6 +8,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
     path("accounts/", include("allauth.account.urls")),
+    path("accounts/", include("allauth.socialaccount.providers.openid_connect.urls")),
+    path("accounts/sso/", include("allauth.socialaccount.urls")),
     path("api/v1/", include("console.api_urls")),
     path("", include("console.page_urls")),
 ]

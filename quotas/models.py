@@ -47,6 +47,7 @@ class User(AbstractUser):
 
     platform_role = models.CharField(max_length=20, choices=PlatformRole, default=PlatformRole.NONE, blank=True)
     time_zone = models.CharField(max_length=64, default="UTC")
+    role_by_groups = models.BooleanField(default=False)  # the platform role came from the identity provider's groups
     theme = models.CharField(max_length=10, default="system")
     shortcuts = models.BooleanField(default=True)
 
@@ -432,6 +433,7 @@ class Member(models.Model):
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
     roles = ArrayField(models.CharField(max_length=20, choices=Role), default=list)
     custom_roles = ArrayField(models.BigIntegerField(), default=list, blank=True)  # ids of this workspace's own roles
+    by_groups = models.BooleanField(default=False)  # comes and goes with the identity provider's groups
     since = models.DateTimeField(default=timezone.now)
 
     class Meta:
@@ -444,6 +446,32 @@ class Member(models.Model):
             models.CheckConstraint(condition=Q(roles__len__gt=0) | Q(custom_roles__len__gt=0), name="member_has_role"),
             models.CheckConstraint(condition=Q(roles__contained_by=Role.values), name="member_roles_known"),
         ]
+
+
+class GroupRole(models.Model):
+    """What being in a group of the identity provider gives: a platform role, or a role in one workspace."""
+
+    group = models.CharField(max_length=200)
+    platform_role = models.CharField(max_length=20, choices=PlatformRole, default=PlatformRole.NONE, blank=True)
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, null=True, blank=True, related_name="groups")
+    role = models.CharField(max_length=20, choices=Role, blank=True, default="")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ("group", "id")
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=("group", "workspace", "role", "platform_role"), name="group_role_once", nulls_distinct=False
+            ),
+            models.CheckConstraint(
+                condition=(Q(workspace__isnull=True, role="") & ~Q(platform_role=""))
+                | (Q(workspace__isnull=False, platform_role="") & ~Q(role="") & ~Q(role=Role.OWNER)),
+                name="group_role_gives_one",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.group
 
 
 class Token(models.Model):
