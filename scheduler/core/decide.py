@@ -45,7 +45,8 @@ from scheduler.core.place import place_claim
 from scheduler.core.policy import PRODUCT, Policy
 from scheduler.core.reserve import Reserved, settle_reservations
 from scheduler.core.rooms import LATER, NOW
-from scheduler.core.search import Found, candidates, could_take, find_victims
+from scheduler.core.search import Found, candidates, could_take, find_victims, without_parts
+from scheduler.core.waking import next_instant
 from scheduler.core.world import Work, World, all_reservations, row_of, sum_rows
 
 
@@ -467,6 +468,7 @@ class Cycle:
                 return True
             self._let_in(wider.work, amount, tried.pool, -1)
             tried.protected = found.would_help
+            tried.could_go = tuple(without_parts(found.pieces))
         return False
 
     def _together(self, claim: Claim, pool: int) -> list[Claim]:
@@ -564,6 +566,7 @@ class Cycle:
             borrowed=borrowed_of(self.world),
             over=over_of(self.world),
             order=self._order(),
+            wake_ms=next_instant(self.world, (*self.opened, *self.reserved.kept)),
         )
 
     def _close_served_heads(self) -> None:

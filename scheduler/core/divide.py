@@ -282,9 +282,7 @@ def fill_in_steps(room: int, weights: Sequence[int], steps: Sequence[Sequence[in
     return results
 
 
-def fill_to_level(
-    room: int, ceilings: Sequence[int], given: Sequence[int], weights: Sequence[int]
-) -> list[int]:
+def fill_to_level(room: int, ceilings: Sequence[int], given: Sequence[int], weights: Sequence[int]) -> list[int]:
     """More for each side, so that all parts are in proportion to the weights as far as ceilings allow.
 
     The parts are what a common level times the weight gives, between what each has and its ceiling.

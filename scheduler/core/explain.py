@@ -6,14 +6,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from scheduler.core.admit import Refusal, fits_entitlement, fits_share
+from scheduler.core.admit import Refusal, fits_entitlement, fits_share, refusal
 from scheduler.core.claims import Claim, Demand
+from scheduler.core.lawful import Piece
 from scheduler.core.model import Facts, IdleUse, NodeState, Reason
-from scheduler.core.place import has_neighbours, placeable
+from scheduler.core.place import has_neighbours, place_claim, placeable
 from scheduler.core.resources import KINDS
 from scheduler.core.rooms import LATER, MILLI, NOW, Ask
 from scheduler.core.tree import RESOURCES
 from scheduler.core.world import Work, World
+
+_LOOKED_AT = 256
+"""Up to so many that may be taken it is told what nodes would lack without them."""
 
 
 @dataclass(eq=False)
@@ -23,6 +27,8 @@ class Tried:
     pool: int
     refused: Refusal | None = None
     """What quotas say."""
+    could_go: tuple[Piece, ...] = ()
+    """What rules would give to it, though it is not enough."""
     protected: bool = False
     """Victims would help that may not be taken now."""
     moves_spent: bool = False
@@ -40,14 +46,33 @@ def reason_of(world: World, demand: Demand, claim: Claim, tried: Tried) -> Refus
         return never
     if not world.pools[pool].pool.engine_available:
         return Refusal(Reason.ENGINE_UNAVAILABLE, {"pool": pool}, {"engine": "available"})
-    if tried.refused is not None and not tried.protected:
-        return tried.refused
     if tried.protected:
         return Refusal(Reason.PREEMPTION_PROTECTED, {**tried.notes, "pool": pool}, {"later": True})
     if tried.moves_spent:
         return Refusal(Reason.CONSOLIDATION_PENDING, {"pool": pool, "moves_left": 0}, {"later": True})
-    beyond = _beyond_share(world, demand, claim, pool)
-    return beyond or _nodes(world, demand, claim, pool)
+    if 0 < len(tried.could_go) <= _LOOKED_AT:
+        scattered = _when_all_gone(world, demand, claim, tried)
+        if scattered is not None:
+            return scattered
+    if tried.refused is not None:
+        return tried.refused
+    return _beyond_share(world, demand, claim, pool) or _nodes(world, demand, claim, pool, NOW)
+
+
+def _when_all_gone(world: World, demand: Demand, claim: Claim, tried: Tried) -> Refusal | None:
+    """What nodes would still lack if all that may be taken were: then quotas are not what it waits for."""
+    amount = demand.amount(claim.work, claim.keys, tried.pool)
+    with world.attempt():
+        for piece in tried.could_go:
+            world.tell_to_leave(piece.work, piece.keys)
+        if refusal(world, claim.work, amount, tried.pool, LATER) is not None:
+            return None
+        if place_claim(world, demand, claim, tried.pool, LATER) is not None:
+            return None
+    with world.attempt():
+        for piece in tried.could_go:
+            world.tell_to_leave(piece.work, piece.keys)
+        return _nodes(world, demand, claim, tried.pool, LATER)
 
 
 def _never(world: World, demand: Demand, work: Work, pool: int) -> Refusal | None:
@@ -88,23 +113,23 @@ def _beyond_share(world: World, demand: Demand, claim: Claim, pool: int) -> Refu
     return Refusal(Reason.QUOTA_SHARE, facts, {"resource": KINDS[r], "idle": amount[r]})
 
 
-def _nodes(world: World, demand: Demand, claim: Claim, pool: int) -> Refusal:
+def _nodes(world: World, demand: Demand, claim: Claim, pool: int, view: int) -> Refusal:
     """Quotas would let it in; nodes do not."""
     asks = [demand.ask(claim.work, key, pool) for key in claim.keys]
     rooms = world.pools[pool].rooms
     if not any(ask.mask.any() for ask in asks):
         return _closed(world, pool, asks[0])
-    if _fits_on_kept_room(world, claim, pool, asks):
+    if view == NOW and _fits_on_kept_room(world, claim, pool, asks):
         return Refusal(Reason.RESERVATION_OTHER, {"pool": pool}, {"reservation": "ends"})
-    if any(has_neighbours(world, ask) for ask in asks) and all(rooms.room(ask, NOW).any() for ask in asks):
+    if any(has_neighbours(world, ask) for ask in asks) and all(rooms.room(ask, view).any() for ask in asks):
         return Refusal(Reason.NODES_AFFINITY, {"pool": pool}, {"nodes": "neighbours"})
-    members, found = len(claim.keys), placeable(world, demand, claim, pool, NOW)
+    members, found = len(claim.keys), placeable(world, demand, claim, pool, view)
     if members > 1 and found >= members:
         return Refusal(Reason.NODES_TOPOLOGY, {"pool": pool, "members": members}, {"nodes": "closer"})
     if members > 1 and found:
         facts: Facts = {"pool": pool, "members": members, "placeable": found}
         return Refusal(Reason.NODES_GANG, facts, {"members": members - found})
-    return _full_or_fragmented(world, pool, asks[0], members)
+    return _full_or_fragmented(world, pool, asks[0], members, view)
 
 
 def _closed(world: World, pool: int, ask: Ask) -> Refusal:
@@ -125,11 +150,11 @@ def _fits_on_kept_room(world: World, claim: Claim, pool: int, asks: list[Ask]) -
     return all(rooms.room_ignoring_kept(ask) >= count for ask, count in counts.items()) and bool(claim.keys)
 
 
-def _full_or_fragmented(world: World, pool: int, ask: Ask, members: int) -> Refusal:
+def _full_or_fragmented(world: World, pool: int, ask: Ask, members: int, view: int) -> Refusal:
     """Not one worker fits: because all is full, or because what is free is scattered."""
     rooms = world.pools[pool].rooms
     rows = np.flatnonzero(ask.mask)
-    free = rooms.free_devices(NOW, rows)
+    free = rooms.free_devices(view, rows)
     usable = np.where(free >= ask.millionths[rows, None], free, 0).sum(axis=1) // MILLI
     asked = ask.charge[0]
     facts: dict[str, object] = {"pool": pool, "members": members, "asked_gpu_milli": asked}

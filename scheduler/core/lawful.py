@@ -106,8 +106,13 @@ class Case:
             if work is self.work or not work.workload.preemptible or not work.is_live:
                 continue
             for piece in pieces_of(self.world, work, self.pool)[-1:]:
-                if rule_for(self, piece, {}, final=False) in (Rule.CHILD_LEVEL, Rule.PRIORITY):
+                if self._gives_way(piece):
                     add_removed(self.world, self.relief, piece)
+
+    def _gives_way(self, piece: Piece) -> bool:
+        if piece.work.quota == self.work.quota and piece.workload.idle is IdleUse.ONLY:
+            return True
+        return rule_for(self, piece, {}, final=False) in (Rule.CHILD_LEVEL, Rule.PRIORITY)
 
     def relief_beside(self, work: Work) -> dict[int, Row]:
         """The relief on sides that do not hold this work."""
@@ -191,6 +196,12 @@ def add_removed(world: World, removed: dict[int, Row], piece: Piece, sign: int =
             row[r] += sign * piece.amount[r]
 
 
+def _with(world: World, removed: dict[int, Row], piece: Piece) -> dict[int, Row]:
+    more = {side: list(row) for side, row in removed.items()}
+    add_removed(world, more, piece)
+    return more
+
+
 # --- the rules ---------------------------------------------------------------------------------------
 
 
@@ -240,9 +251,14 @@ def own_room_only(case: Case, removed: dict[int, Row]) -> bool:
 
 
 def guarantee(case: Case, piece: Piece, relation: Relation, removed: dict[int, Row], *, final: bool) -> bool:
-    """(a) The claimant's side is within its entitlement after the start, and the victim is borrowed at its side."""
-    if relation.claimant_side == relation.victim_side:
+    """(a) The claimant's side is within its entitlement after the start, and the victim is borrowed at its side.
+
+    Work of the claimant's own side shares its promise: of that only what is always borrowed gives way.
+    """
+    if relation.claimant_side == relation.victim_side and piece.workload.idle is not IdleUse.ONLY:
         return False
+    if relation.claimant_side == relation.victim_side and not final:
+        removed = _with(case.world, removed, piece)
     if not _side_within(case, relation.claimant_side, removed, case.accounts.worth.entitlement_of):
         return False
     if not _is_borrowed(case, piece, relation) or not _respects_priority(case, piece, relation):

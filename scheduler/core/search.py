@@ -25,7 +25,7 @@ from scheduler.core.lawful import (
     side_may_reclaim,
     would_borrow_again,
 )
-from scheduler.core.model import IdleUse, Place, Rule
+from scheduler.core.model import IdleUse, Place, Rule, Workload
 from scheduler.core.place import has_neighbours, place_claim
 from scheduler.core.resources import UNBOUNDED
 from scheduler.core.rooms import LATER, Ask, NodeRoom
@@ -71,7 +71,7 @@ class Candidates:
     @property
     def would_help(self) -> bool:
         """Whether the claim would fit if those who are protected could be taken as well."""
-        together = _without_parts([*self.pieces, *self.protected])
+        together = without_parts([*self.pieces, *self.protected])
         return bool(self.protected) and _places_without(self.case, together) is not None
 
 
@@ -80,9 +80,7 @@ def could_take(world: World, demand: Demand, claim: Claim, pool: int) -> bool:
     work, accounts = claim.work, world.pools[pool].accounts
     if work.switch_claimant or any(_takes_from_siblings(world, quota) for quota in world.tree.path[work.quota]):
         return True
-    if not claim.growth and any(
-        member.workload.priority < work.workload.priority for member in accounts.members[work.quota].values()
-    ):
+    if any(_may_give_way(member.workload, claim) for member in accounts.members[work.quota].values()):
         return True
     amount = demand.amount(work, claim.keys, pool)
     for side in (own_side(work.quota), *world.tree.path[work.quota]):
@@ -91,6 +89,13 @@ def could_take(world: World, demand: Demand, claim: Claim, pool: int) -> bool:
             if all(not amount[r] or used[r] + amount[r] <= bound[r] for r in RESOURCES):
                 return True
     return False
+
+
+def _may_give_way(workload: Workload, claim: Claim) -> bool:
+    """Work of the claimant's own quota that is always borrowed, or of lower priority."""
+    if workload.idle is IdleUse.ONLY:
+        return True
+    return not claim.growth and workload.priority < claim.workload.priority
 
 
 def _takes_from_siblings(world: World, quota: int) -> bool:
@@ -118,6 +123,7 @@ def _who_may_be_taken(case: Case) -> set[int]:
     found: set[int] = set()
     if not case.claim.growth and tree.quotas[own].priority_preemption.inside:
         found.update(members[own])
+    found.update(number for number, m in members[own].items() if m.workload.idle is IdleUse.ONLY)
     for ancestor in (*reversed(tree.path[own]), POOL):
         relations = case.relations_under(ancestor)
         for relation in relations:
@@ -178,7 +184,7 @@ def _until_admitted(case: Case, pieces: Sequence[Piece], chosen: list[Piece]) ->
         add_removed(case.world, removed, piece)
     kept = list(chosen)
     for piece in sorted(pieces, key=partial(_greedy_key, case)):
-        if _is_admitted(case, kept):
+        if is_admitted(case, kept):
             break
         if piece not in kept and _is_whole([*kept, piece]) and rule_for(case, piece, removed, final=False):
             kept.append(piece)
@@ -186,7 +192,7 @@ def _until_admitted(case: Case, pieces: Sequence[Piece], chosen: list[Piece]) ->
     return kept
 
 
-def _is_admitted(case: Case, chosen: Sequence[Piece]) -> bool:
+def is_admitted(case: Case, chosen: Sequence[Piece]) -> bool:
     """Whether quotas would let the claim start when these have gone."""
     with case.world.attempt():
         for piece in chosen:
@@ -198,10 +204,10 @@ def _could_help(case: Case, pieces: Sequence[Piece]) -> bool:
     """Whether the claim would fit on nodes if all were taken; of one worker among many the search finds out itself."""
     if len(pieces) > _PRUNE and len(case.claim.keys) == 1:
         return True
-    return _places_without(case, _without_parts(pieces)) is not None
+    return _places_without(case, without_parts(pieces)) is not None
 
 
-def _without_parts(pieces: Sequence[Piece]) -> list[Piece]:
+def without_parts(pieces: Sequence[Piece]) -> list[Piece]:
     """Of workloads that may be stopped whole, only that piece: the parts are in it."""
     whole = {piece.workload.id for piece in pieces if piece.stops}
     return [piece for piece in pieces if piece.stops or piece.workload.id not in whole]
