@@ -3,7 +3,7 @@
 from django.urls import path
 
 from console import live
-from console.views import around, nodes, overview, quotas, rules, workloads, workspaces
+from console.views import around, configuration, nodes, overview, quotas, rules, workloads, workspaces
 
 urlpatterns = [
     path("", overview.overview, name="overview"),
@@ -36,6 +36,12 @@ urlpatterns = [
     path("workspaces/<int:pk>/quotas/bind", workspaces.workspace_bind, name="workspace-bind"),
     path("workspaces/<int:pk>/quotas/<int:quota_pk>/unbind", workspaces.workspace_unbind, name="workspace-unbind"),
     path("workspaces/<int:pk>/quotas/<int:quota_pk>/default", workspaces.workspace_default, name="workspace-default"),
+    path("workspaces/<int:pk>/scheduling", configuration.configuration, name="workspace-scheduling"),
+    path("workspaces/<int:pk>/templates/new", configuration.template_edit, name="template-new"),
+    path("workspaces/<int:pk>/templates/<int:template_pk>/edit", configuration.template_edit, name="template-edit"),
+    path(
+        "workspaces/<int:pk>/templates/<int:template_pk>/delete", configuration.template_delete, name="template-delete"
+    ),
     path("workspaces/<int:pk>/<slug:tab>", workspaces.workspace_detail, name="workspace-tab"),
     path("queue", workloads.queue, name="queue"),
     path("queue/<int:pk>/move", workloads.queue_move, name="queue-move"),

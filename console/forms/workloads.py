@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 from zoneinfo import available_timezones
 
@@ -16,7 +16,7 @@ from console.forms.fields import LabelsField, MemoryField, MilliField, SpanField
 from console.forms.quotas import PRIORITIES
 from quotas.models import Cluster, EngineKind, NodePool, WorkspaceQuota
 from quotas.specs import GPUS_OF_NODE_MAX, NAME_MAX
-from workloads.models import Idle, Kind, Restart, ScalingRule, Visibility
+from workloads.models import Idle, Kind, Restart, ScalingRule, Template, Visibility
 from workloads.schedules import NOT_PLACES
 from workloads.specs import CRON_MAX, IMAGE_MAX, PRIORITY_OF_KIND, REPLICAS_MAX, RETRIES_MAX
 
@@ -56,6 +56,16 @@ def place_value(binding: WorkspaceQuota) -> str:
     return f"{binding.workspace_id}:{binding.quota_id}"
 
 
+class TemplateField(forms.ChoiceField):
+    """A named size of the workspace, in place of a request of one's own."""
+
+    def set_templates(self, templates: Iterable[Template]) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for template in templates:
+            groups.setdefault(template.workspace.name, []).append((template.name, template.name))
+        self.choices = [("", _("none: as written beside it")), *groups.items()]
+
+
 class SubmitForm(ConsoleForm):
     """A training job, a notebook or a service."""
 
@@ -76,8 +86,14 @@ class SubmitForm(ConsoleForm):
         widget=forms.Textarea(attrs={"rows": 2}),
         help_text=gettext_lazy("One NAME=value a line."),
     )
+    template = TemplateField(
+        label=gettext_lazy("Template"),
+        required=False,
+        help_text=gettext_lazy("Sets GPUs, CPU and memory of a replica."),
+    )
     gpus = MilliField(
         label=gettext_lazy("GPUs per replica"),
+        required=False,
         initial=1000,
         max_value=GPUS_OF_NODE_MAX,
         help_text=gettext_lazy("Whole GPUs, or a part of one such as 0.5."),
@@ -103,6 +119,7 @@ class SubmitForm(ConsoleForm):
     )
     held = forms.BooleanField(label=gettext_lazy("Hold it: wait until it is released"), required=False)
     max_runtime_s = SpanField(label=gettext_lazy("Longest run time"), required=False)
+    max_wait_s = SpanField(label=gettext_lazy("Longest wait"), required=False)
     estimate_s = SpanField(
         label=gettext_lazy("Expected run time"),
         required=False,
@@ -154,6 +171,7 @@ class SubmitForm(ConsoleForm):
         bindings: Iterable[WorkspaceQuota],
         cluster: Cluster | None,
         pools: Iterable[NodePool],
+        templates: Sequence[Template],
         **options: Any,
     ) -> None:
         super().__init__(*args, **options)
@@ -167,7 +185,12 @@ class SubmitForm(ConsoleForm):
         self._choose("topology_preferred", levels)
         named_pools = [(str(pool.pk), pool.name) for pool in pools]
         self._choose("pools", named_pools)
+        size = self.fields["template"]
+        assert isinstance(size, TemplateField)
+        size.set_templates(templates)
         self._leave_out(cluster, levels, named_pools)
+        if not templates:
+            del self.fields["template"]
 
     def _choose(self, name: str, choices: list[tuple[str, str]]) -> None:
         field = self.fields[name]
@@ -197,11 +220,25 @@ class SubmitForm(ConsoleForm):
         return [
             self._section(_("What"), "name", "place", "image", "command"),
             self._section(
-                _("How much"), "gpus", "replicas", "min_replicas", "max_replicas", "cpu_milli", "memory_mib", "gang"
+                _("How much"),
+                "template",
+                "gpus",
+                "replicas",
+                "min_replicas",
+                "max_replicas",
+                "cpu_milli",
+                "memory_mib",
+                "gang",
             ),
             self._section(_("In the queue"), "priority", "preemptible", "held"),
             self._section(
-                _("Time"), "duration_s", "estimate_s", "max_runtime_s", "checkpoint_every_s", "checkpoint_on_signal"
+                _("Time"),
+                "duration_s",
+                "estimate_s",
+                "max_runtime_s",
+                "max_wait_s",
+                "checkpoint_every_s",
+                "checkpoint_on_signal",
             ),
             self._section(
                 _("More"),
@@ -228,6 +265,12 @@ class SubmitForm(ConsoleForm):
         chosen = self["idle"].value()
         return [(value, title, text, value == chosen) for value, title, text in IDLE_HELP]
 
+    def clean(self) -> dict[str, Any]:
+        data = super().clean() or {}
+        if data.get("gpus") is None and not data.get("template") and "gpus" not in self.errors:
+            self.add_error("gpus", _("Write a number from 0 to %(most)s.") % {"most": GPUS_OF_NODE_MAX})
+        return data
+
     def clean_command(self) -> list[str]:
         try:
             return shlex.split(self.cleaned_data["command"])
@@ -248,13 +291,14 @@ class SubmitForm(ConsoleForm):
         data = {name: value for name, value in self.cleaned_data.items() if value not in (None, "", [], {})}
         workspace, quota = data.pop("place").split(":")
         milli = data.pop("gpus", 0)
+        size = {} if "template" in data else {"gpus": milli / 1000 if milli % 1000 else milli // 1000}
         preemptible = data.pop("preemptible", "")
         return {
             **data,
             "kind": str(self.kind),
             "workspace": int(workspace),
             "quota": int(quota),
-            "gpus": milli / 1000 if milli % 1000 else milli // 1000,
+            **size,
             **({"preemptible": preemptible == "yes"} if preemptible else {}),
             **({"pools": [int(pool) for pool in data["pools"]]} if "pools" in data else {}),
         }

@@ -18,7 +18,7 @@ from console import amounts
 from console.charts import Usage
 from console.charts import usage_bar as draw_usage_bar
 from workloads import schedules
-from workloads.models import ScalingRule, Workload
+from workloads.models import ScalingRule, Template, Workload
 
 register = template.Library()
 
@@ -150,3 +150,9 @@ def gpus_asked(workload: Workload) -> int:
 def schedule_words(rule: ScalingRule) -> str:
     """The rule's times in a sentence."""
     return schedules.explain(rule.cron, rule.zone)
+
+
+@register.filter
+def template_gpus(template: Template) -> int:
+    """Thousandths of a GPU that one replica of this size asks for."""
+    return template.gpus * template.gpu_milli

@@ -71,20 +71,22 @@ class FormPage:
 
     def answer(self, status: int | None = None, **more: Any) -> HttpResponse:
         """The form, 422 when it has errors."""
-        panel = in_panel(self.request)
         code = status or (422 if self.form.is_bound and self.form.errors else 200)
-        context = {
+        template = f"{self.template}#form" if in_panel(self.request) else self.template
+        return render(self.request, template, {**self.all_context(), **more}, status=code)
+
+    def all_context(self) -> dict[str, Any]:
+        """What the template is given."""
+        return {
             "form": self.form,
             "title": self.title,
             "submit": self.submit,
             "back": self.back,
             "crumbs": self.crumbs,
             "lead": self.lead,
-            "in_panel": panel,
+            "in_panel": in_panel(self.request),
             **self.context,
-            **more,
         }
-        return render(self.request, f"{self.template}#form" if panel else self.template, context, status=code)
 
 
 def done(request: HttpRequest, said: str, to: str, *args: Any, changed: Iterable[str] = ()) -> HttpResponse:

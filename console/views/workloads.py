@@ -27,7 +27,7 @@ from console.views.quotas import number
 from console.words import event_lines, pending_words, placement_rows, unblock_words, why_of
 from quotas.models import Quota, WorkspaceQuota
 from quotas.permissions import allowed, grants_of, require, visible_pools, visible_quotas, visible_workspaces
-from workloads.models import FINAL, Kind, State, Workload
+from workloads.models import FINAL, Kind, State, Template, Workload
 from workloads.selectors import get_workload, visible_workloads
 from workloads.services import (
     change_priority,
@@ -239,6 +239,7 @@ def workload_new(request: HtmxRequest, kind: str = "training") -> HttpResponse:
         bindings=bindings,
         cluster=cluster,
         pools=pools,
+        templates=templates_of(bindings),
         initial={"place": place_value(first) if first else None},
     )
     page = FormPage(
@@ -256,6 +257,12 @@ def workload_new(request: HtmxRequest, kind: str = "training") -> HttpResponse:
     spec = WorkloadSpec.from_mapping(form.mapping(), actor=request.user)
     workload = submit_workload(actor=request.user, spec=spec)
     return done(request, _("%(name)s is in the queue.") % {"name": workload.name}, "workload-detail", workload.pk)
+
+
+def templates_of(bindings: list[WorkspaceQuota]) -> list[Template]:
+    """The named sizes of the workspaces in which the person may submit."""
+    found = Template.objects.filter(workspace__in={binding.workspace_id for binding in bindings})
+    return list(found.select_related("workspace").order_by("workspace__name", "name"))
 
 
 def preferred_binding(request: HtmxRequest, bindings: list[WorkspaceQuota]) -> WorkspaceQuota | None:

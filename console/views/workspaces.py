@@ -86,11 +86,17 @@ def workspace_detail(request: HtmxRequest, pk: int, tab: str = "overview") -> Ht
     context = {
         "workspace": workspace,
         "tab": tab,
-        "tabs": [(name, tab_title(name), reverse("workspace-tab", args=[pk, name])) for name in TABS],
+        "tabs": tabs_of(workspace),
         "may": set(permissions_on(request.user, workspace)),
         **TAB_CONTEXT[tab](request, workspace),
     }
     return render(request, page_or_part(request, "workspaces/detail.html", "tab"), context)
+
+
+def tabs_of(workspace: Workspace) -> list[tuple[str, str, str]]:
+    """(name, title, address) of the parts of a workspace."""
+    names = (*TABS, "scheduling")
+    return [(name, tab_title(name), reverse("workspace-tab", args=[workspace.pk, name])) for name in names]
 
 
 def tab_title(name: str) -> str:
@@ -99,6 +105,7 @@ def tab_title(name: str) -> str:
         "members": _("Members"),
         "quotas": _("Quotas"),
         "settings": _("Settings"),
+        "scheduling": _("Scheduling Configuration"),
     }[name]
 
 
