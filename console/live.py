@@ -168,7 +168,8 @@ def returned_connection() -> Iterator[None]:
     try:
         yield
     finally:
-        connection.close()
+        if not connection.in_atomic_block:
+            connection.close()
 
 
 @require_safe
