@@ -14,8 +14,8 @@ from django.db import connection, connections
 from quotas.actors import SYSTEM
 from quotas.errors import Denied, NotFound, Refused
 from quotas.models import AuditEvent, Cluster, Member, Node, NodePool, Quota, QuotaVersion, Role, User, Workspace
-from quotas.services import add_member, add_node, create_cluster, create_pool, create_quota, create_workspace
-from quotas.specs import AmountSpec, ClusterSpec, NodeSpec, PoolSpec, QuotaSpec, WorkspaceSpec
+from quotas.services import create_cluster, create_pool, create_quota, create_workspace
+from quotas.specs import AmountSpec, ClusterSpec, PoolSpec, QuotaSpec, WorkspaceSpec
 from workloads.models import Allocation, Event, Phase, Workload
 from workloads.services import submit_workload
 from workloads.specs import WorkloadSpec
@@ -45,9 +45,9 @@ def install() -> Installation:
     """16 nodes of 8 GPUs and the tree of the day-and-night example, with a person in each role of team B."""
     cluster = create_cluster(actor=SYSTEM, spec=ClusterSpec("tide"))
     pool = create_pool(actor=SYSTEM, cluster=cluster, spec=PoolSpec("h100"))
-    nodes = [
-        add_node(actor=SYSTEM, cluster=cluster, spec=NodeSpec(f"n{i}", gpus=8, cpu_milli=192_000)) for i in range(16)
-    ]
+    nodes = Node.objects.bulk_create(
+        Node(cluster=cluster, pool=pool, name=f"n{i}", gpus=8, cpu_milli=192_000) for i in range(16)
+    )
     root = a_quota(cluster, "quota-1", gpus=128)
     quota = a_quota(cluster, "quota-1.1", gpus=48, parent=root)
     other_quota = a_quota(cluster, "quota-1.2", gpus=80, parent=root)
@@ -62,9 +62,9 @@ def install() -> Installation:
     other = create_workspace(
         actor=SYSTEM, spec=WorkspaceSpec("workspace_c", quotas=(other_quota,), owner=people["rival"])
     )
-    for role in Role:
-        if role != Role.OWNER:
-            add_member(actor=SYSTEM, workspace=workspace, user=people[role.value], roles=[role])
+    Member.objects.bulk_create(
+        Member(workspace=workspace, user=people[role.value], roles=[role]) for role in Role if role != Role.OWNER
+    )
     check_deferred()
     return Installation(cluster, pool, nodes, root, quota, other_quota, workspace, other, people)
 
