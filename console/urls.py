@@ -3,6 +3,7 @@
 from django.urls import URLPattern, URLResolver, include, path
 
 from console import health
+from console.api.views import any_server_error
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("healthz", health.healthz, name="healthz"),
@@ -13,3 +14,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/v1/", include("console.api_urls")),
     path("", include("console.page_urls")),
 ]
+
+handler500 = any_server_error

@@ -9,9 +9,12 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_safe
+from django.views.defaults import server_error
 from drf_spectacular.generators import SchemaGenerator
 
 from quotas.api.problems import CONTENT_TYPE, body
+
+PREFIX = "/api/"
 
 
 @cache
@@ -37,8 +40,10 @@ def nothing_here(request: HttpRequest) -> JsonResponse:
     return problem(request, 404, "The API has no such address.")
 
 
-def server_error(request: HttpRequest) -> JsonResponse:
-    """A problem document for a fault of ours; the request's id finds it in the log."""
+def any_server_error(request: HttpRequest) -> HttpResponse:
+    """A fault of ours, as a problem document or as a page; the request's id finds it in the log."""
+    if not request.path.startswith(PREFIX):
+        return server_error(request)
     return problem(request, 500, "Something went wrong on our side; the log has it under the request's id.")
 
 

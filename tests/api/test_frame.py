@@ -120,6 +120,17 @@ def test_an_address_that_is_not_there_answers_with_a_problem(world: World, path:
     assert answer.json()["code"] == "not_found"
 
 
+def test_a_fault_of_ours_is_a_problem_document_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quotas.api.people.permissions_on", None)
+    client = world.client("developer")
+    client.client.raise_request_exception = False
+    answer = client.get("/me")
+    assert answer.status_code == 500
+    assert answer["Content-Type"] == "application/problem+json"
+    assert answer.json()["request_id"] == answer["X-Request-ID"]
+    assert "NoneType" not in answer.content.decode()
+
+
 def test_a_missing_right_is_named(world: World) -> None:
     answer = world.client("owner").post("/workspaces", {"name": "new"})
     assert answer.status_code == 403
