@@ -128,7 +128,7 @@ def until(holds: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) 
     deadline = time.monotonic() + patience_s
     while not holds():
         assert time.monotonic() < deadline, f"not within {patience_s:g} s: {what}"
-        time.sleep(0.05)
+        time.sleep(0.01)
 
 
 def _database_socket() -> Path:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from pytest_django.plugin import DjangoDbBlocker
 
 from quotas.actors import SYSTEM
 from scheduler.models import Outbox, SimulatedTask
-from scheduler.triggers import quiet
 from tests.crash.stand import Stand, until
 from tests.scheduler.world import World
 from workloads.models import Allocation, Event, Phase, State, Workload
@@ -21,28 +17,6 @@ AWAY_S = 10
 POINTS = ("after_load", "inside_apply", "after_apply", "outbox_fetched", "engine_started", "acknowledged")
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("stand")
-
-
-@pytest.fixture(scope="module")
-def stand(folder: Path, django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Stand]:
-    """One stand for all tests: a worker takes seconds to start, its processes come back at once."""
-    with django_db_blocker.unblock():
-        stand = Stand(folder)
-    stand.start_worker()
-    yield stand
-    stand.end()
-
-
-@pytest.fixture
-def world(stand: Stand) -> Iterator[World]:
-    with quiet():  # the messages of this process would go to the suite's own broker
-        yield World(nodes=1, gpus=4)
-    stand.rest()
 
 
 def is_settled(count: int) -> bool:
