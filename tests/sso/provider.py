@@ -21,7 +21,7 @@ from django.core.management import call_command
 from django.core.wsgi import get_wsgi_application
 from django.urls import include, path
 
-PASSWORD = "a long enough pass phrase"  # noqa: S105 - of people that exist in tests only
+PASSWORD = "a long enough pass phrase"
 urlpatterns: list[Any] = []
 
 
@@ -112,7 +112,8 @@ def main() -> None:
 
     provider.prepare(folder, *sys.argv[3:6])
     with make_server("127.0.0.1", port, get_wsgi_application()) as server:
-        print("ready", flush=True)
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
         server.serve_forever()
 
 
