@@ -212,17 +212,21 @@ def allowed(actor: Actor, permission: str, thing: Model | None = None, *, grants
     """Whether the actor may do this, to ``thing`` or (without one) at all."""
     grants = grants or grants_of(actor)
     needs = PERMISSIONS[permission]
-    if grants.platform == PlatformRole.ADMINISTRATOR:
+    outside = _outside_workspaces(needs, grants)
+    if outside is not None:
+        return outside
+    return _inside(needs, thing, grants, list(grants.workspaces) if thing is None else _workspaces_of(thing, grants))
+
+
+def _outside_workspaces(needs: Permission, grants: Grants) -> bool | None:
+    """What the platform role says; None: the workspaces decide."""
+    if grants.platform == PlatformRole.ADMINISTRATOR or (needs.reads and grants.platform == PlatformRole.AUDITOR):
         return True
-    if needs.reads and grants.platform == PlatformRole.AUDITOR:
-        return True
-    if needs.module is None:
-        return False
-    if thing is None:
-        return any(_enough(needs, levels, None, grants) for levels in grants.workspaces.values())
-    return any(
-        _enough(needs, grants.levels_in(workspace), thing, grants) for workspace in _workspaces_of(thing, grants)
-    )
+    return False if needs.module is None else None
+
+
+def _inside(needs: Permission, thing: Model | None, grants: Grants, workspaces: Iterable[int]) -> bool:
+    return any(_enough(needs, grants.levels_in(workspace), thing, grants) for workspace in workspaces)
 
 
 def _enough(needs: Permission, levels: Levels, thing: Model | None, grants: Grants) -> bool:
@@ -289,7 +293,13 @@ def can_see(actor: Actor, thing: Model, *, grants: Grants | None = None) -> bool
 def permissions_on(actor: Actor, thing: Model | None = None) -> list[str]:
     """The names of all that the actor may do, to the thing or at all: what pages build their buttons from."""
     grants = grants_of(actor)
-    return [name for name in PERMISSIONS if allowed(actor, name, thing, grants=grants)]
+    workspaces = list(grants.workspaces) if thing is None else _workspaces_of(thing, grants)
+    found = []
+    for name, needs in PERMISSIONS.items():
+        outside = _outside_workspaces(needs, grants)
+        if outside or (outside is None and _inside(needs, thing, grants, workspaces)):
+            found.append(name)
+    return found
 
 
 # --- what the actor sees ------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from django.utils import timezone
 from quotas.actors import Actor, System
 from quotas.audit import changes as differences
 from quotas.audit import record
-from quotas.errors import Denied, Problem, Refused, refuse
+from quotas.errors import Denied, NotFound, Problem, Refused, refuse
 from quotas.models import CustomRole, Member, Quota, Role, Token, User, Workspace, WorkspaceQuota
 from quotas.permissions import can_see, require
 from quotas.services._common import as_user, locked, save_changes, taken_is_conflict
@@ -136,7 +136,9 @@ def _note(actor: Actor, verb: str, workspace: Workspace, before: dict[str, Any],
 def bind_quota(*, actor: Actor, workspace: Workspace, quota: Quota, default: bool = False) -> WorkspaceQuota:
     """Let a workspace use a quota. Its first one becomes the default; binding twice changes at most the default."""
     require(actor, "workspace.bind_quota", workspace)
-    workspace = locked(workspace)
+    workspace, quota = locked(workspace), locked(quota)
+    if quota.deleted_at is not None:
+        raise NotFound("quota")
     bindings = WorkspaceQuota.objects.filter(workspace=workspace)
     is_first = not bindings.exists()
     binding, created = bindings.get_or_create(workspace=workspace, quota=quota)

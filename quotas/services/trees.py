@@ -40,9 +40,8 @@ def state_of(quota: Quota) -> dict[str, Any]:
 def create_quota(*, actor: Actor, cluster: Cluster, spec: QuotaSpec) -> Quota:
     """Create a quota under its parent (or as a root) with its amounts, if what it is promised is still free."""
     require(actor, "quota.create", spec.parent or cluster)
-    if spec.parent is not None and spec.parent.cluster_id != cluster.pk:
-        raise refuse("parent", "not_found", given=spec.parent.name)
     before = lock_promises(cluster)
+    _require_in(before, spec.parent)
     placed = before.with_quota(NEW, spec.name, spec.parent.pk if spec.parent else None)
     amounts = {pool.pk: amount for pool, amount in spec.amounts.items()}
     after = placed.with_amounts({NEW: amounts})
@@ -95,8 +94,7 @@ def move_quota(*, actor: Actor, quota: Quota, parent: Quota | None, revision: in
     require(actor, "quota.move", quota)
     tree = lock_promises(quota.cluster)
     quota = locked(quota, revision)
-    if parent is not None and parent.cluster_id != quota.cluster_id:
-        raise refuse("parent", "not_found", given=parent.name)
+    _require_in(tree, parent)
     moved = tree.with_quota(quota.pk, quota.name, parent.pk if parent else None)
     _raise(shape_problems(moved, quota.pk) or find_problems(tree, moved, [quota.pk]))
     before = state_of(quota)
@@ -138,6 +136,12 @@ def _change_amounts(changes: Changes, revisions: Mapping[int, int]) -> list[tupl
         _write_amounts(quota, wanted[quota.pk])
         save_changes(quota, [])
     return changed
+
+
+def _require_in(tree: Tree, parent: Quota | None) -> None:
+    """A parent of another cluster, or one that has been deleted meanwhile, is not there."""
+    if parent is not None and parent.pk not in tree.parents:
+        raise refuse("parent", "not_found", given=parent.name)
 
 
 def _unknown_pools(tree: Tree, amounts: Mapping[NodePool, AmountSpec]) -> list[Problem]:

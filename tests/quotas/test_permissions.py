@@ -164,3 +164,12 @@ def test_what_is_seen_costs_a_fixed_number_of_queries(here: Installation, django
 def test_a_bound_quota_is_seen_by_its_workspace(here: Installation) -> None:
     WorkspaceQuota.objects.create(workspace=here.workspace, quota=here.root)
     assert set(visible_quotas(here["viewer"])) == {here.quota, here.root}
+
+
+def test_all_that_one_may_do_to_a_quota_is_told_in_two_queries(
+    here: Installation, django_assert_num_queries: object
+) -> None:
+    with django_assert_num_queries(2):  # type: ignore[operator]
+        names = permissions_on(here["administrator"], here.quota)
+    assert "quota.read" in names
+    assert "quota.scale" not in names

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from quotas.actors import SYSTEM
@@ -14,9 +15,16 @@ from quotas.errors import Refused
 from quotas.models import AuditEvent
 from quotas.specs import AmountSpec
 from scheduler.services import scale_quota
-from tests.makers import Installation, denied, refused, submitted, verbs
+from tests.makers import Installation, at_once, denied, install, refused, submitted, verbs
 from workloads.models import Event, Workload
-from workloads.services import clone_workload, delete_workload, stop_workload, submit_workload, submit_workloads
+from workloads.services import (
+    clone_workload,
+    delete_workload,
+    stop_workload,
+    submit_workload,
+    submit_workloads,
+    unbind_quota,
+)
 from workloads.specs import WorkloadReader, WorkloadSpec
 
 
@@ -196,3 +204,24 @@ def test_secrets_in_an_environment_are_in_no_record(here: Installation) -> None:
     submitted(here["developer"], here, environment={"API_KEY": "hush-hush"})
     records = [*AuditEvent.objects.values(), *Event.objects.values()]
     assert "hush-hush" not in str(records)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_quota_is_not_unbound_while_work_is_being_submitted_to_it() -> None:
+    here = install()
+    meet = threading.Barrier(2)
+
+    def submit() -> None:
+        with transaction.atomic():
+            submitted(here["developer"], here)
+            meet.wait(timeout=10)
+            time.sleep(0.2)
+
+    def unbind() -> None:
+        meet.wait(timeout=10)
+        unbind_quota(actor=SYSTEM, workspace=here.workspace, quota=here.quota)
+
+    results = at_once(submit, unbind)
+    assert results[0] is None
+    assert isinstance(results[1], Refused)
+    assert results[1].codes == ["quota.in_use"]

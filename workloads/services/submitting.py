@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 
 from quotas.actors import Actor, System
 from quotas.audit import actor_name, record_many
 from quotas.errors import Denied, Problem, Refused
-from quotas.models import Cluster, Quota, User, Workspace, WorkspaceQuota
+from quotas.models import Cluster, Quota, User, WorkspaceQuota
 from quotas.permissions import grants_of, require
 from scheduler.triggers import request_cycle, signal
 from workloads.configuration import entries_for, judge, tightened
@@ -107,24 +107,32 @@ def _require_rights(actor: Actor, specs: Sequence[WorkloadSpec]) -> None:
         raise Denied("workload.submit")
 
 
-def _place_problems(specs: Sequence[WorkloadSpec]) -> Iterable[Problem]:
-    """The workspace takes work and is bound to the quota."""
-    pairs = {(spec.workspace.pk, spec.quota.pk) for spec in specs}
-    bound = set(
-        WorkspaceQuota.objects.filter(workspace_id__in={w for w, _ in pairs}).values_list("workspace_id", "quota_id")
-    )
-    archived = set(
-        Workspace.objects.filter(pk__in={w for w, _ in pairs}, archived_at__isnull=False).values_list("pk", flat=True)
-    )
+def _place_problems(specs: Sequence[WorkloadSpec]) -> Iterator[Problem]:
+    """The workspace takes work and is bound to the quota, and stays so until the end of this transaction."""
+    workspace_ids = sorted({spec.workspace.pk for spec in specs})
+    archived = _share_workspaces(workspace_ids)
+    bindings = WorkspaceQuota.objects.filter(workspace_id__in=workspace_ids)
+    bound = set(bindings.values_list("workspace_id", "quota_id"))
     for index, spec in enumerate(specs):
         names = {"workspace": spec.workspace.name, "quota": spec.quota.name}
-        if spec.workspace.pk in archived:
+        if archived.get(spec.workspace.pk, True):
             yield Problem(f"workloads.{index}.workspace", "workspace.archived", names)
         if (spec.workspace.pk, spec.quota.pk) not in bound:
             yield Problem(f"workloads.{index}.quota", "workspace.not_bound", names)
 
 
-def _name_problems(specs: Sequence[WorkloadSpec]) -> Iterable[Problem]:
+def _share_workspaces(workspace_ids: list[int]) -> dict[int, bool]:
+    """Whether each workspace is archived. Submissions share its row, whoever archives or unbinds waits for them."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT id, archived_at IS NOT NULL FROM quotas_workspace"
+            " WHERE id = ANY(%s) AND deleted_at IS NULL ORDER BY id FOR SHARE",
+            [workspace_ids],
+        )
+        return dict(cursor.fetchall())
+
+
+def _name_problems(specs: Sequence[WorkloadSpec]) -> Iterator[Problem]:
     """Names are unique among the live workloads of a workspace."""
     taken = set(
         Workload.objects.filter(
@@ -205,6 +213,7 @@ def clone_workload(*, actor: Actor, workload: Workload, name: str) -> Workload:
     return submit_workload(actor=actor, spec=spec_of(workload, name=name))
 
 
+@transaction.atomic
 def judge_submission(*, actor: Actor, spec: WorkloadSpec) -> list[Problem]:
     """What a submission would be refused for; nothing is written."""
     _require_rights(actor, [spec])
