@@ -51,18 +51,18 @@ def parse_memory(text: str) -> int:
 
 
 def span(seconds: float | None) -> str:
-    """The two largest units: 5400 -> "1 h 30 min", 45 -> "45 s", None -> "–"."""
+    """The largest unit and the one below it: 5400 -> "1 h 30 min", 45 -> "45 s", None -> "–"."""
     if seconds is None:
         return NOTHING
     rest = max(int(seconds), 0)
+    units = ((86400, _("d")), (3600, _("h")), (60, _("min")), (1, _("s")))
+    first = next((at for at, (size, _word) in enumerate(units) if rest >= size), len(units) - 1)
     parts = []
-    for size, word in ((86400, _("d")), (3600, _("h")), (60, _("min")), (1, _("s"))):
+    for size, word in units[first : first + 2]:
         count, rest = divmod(rest, size)
-        if count:
+        if count or not parts:
             parts.append(f"{count} {word}")
-        if parts and len(parts) == 2:
-            break
-    return " ".join(parts[:2]) or f"0 {_('s')}"
+    return " ".join(parts)
 
 
 def short_span(seconds: int | None) -> str:

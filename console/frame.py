@@ -16,6 +16,7 @@ from django.utils.translation import gettext_lazy
 
 from console.middleware import theme_of
 from quotas.models import Cluster, PlatformRole, User
+from quotas.permissions import allowed, grants_of
 from quotas.selectors import list_clusters
 
 CLUSTER_KEY = "cluster"
@@ -114,13 +115,14 @@ def _frame(request: HttpRequest) -> Frame | None:
 
 def menu_of(user: User, path: str) -> list[MenuGroup]:
     """Groups and entries in order; a group without entries is left out."""
+    hidden = hidden_places(user)
     groups = [
         MenuGroup(
             str(title),
             [
                 MenuEntry(str(name), reverse(route), icon, key, is_current(path, reverse(route)))
                 for name, route, icon, key in places
-                if may_enter(user, route)
+                if route not in hidden
             ],
         )
         for title, places in PLACES
@@ -128,9 +130,13 @@ def menu_of(user: User, path: str) -> list[MenuGroup]:
     return [group for group in groups if group.entries]
 
 
-def may_enter(user: User, route: str) -> bool:
-    """Lists show each person what they may see; only the audit log as a whole needs a platform role."""
-    return route != "audit" or user.is_platform_administrator or user.is_platform_auditor
+def hidden_places(user: User) -> set[str]:
+    """Places that hold nothing for the person. Lists show each what they may see, so most are for everybody."""
+    grants = grants_of(user)
+    needed = {"node-list": "node.read", "audit": "audit.read"}
+    hidden = {route for route, permission in needed.items() if not allowed(user, permission, grants=grants)}
+    manages_members = allowed(user, "member.manage", grants=grants)
+    return hidden - {"audit"} if manages_members else hidden
 
 
 def is_current(path: str, url: str) -> bool:

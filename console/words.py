@@ -16,7 +16,7 @@ from console.selectors import Attention, Branch, QueueLine, is_move, verdict_of
 from quotas.models import QuotaVersion, User
 from quotas.words import sentence
 from scheduler.previews import Book, Preview
-from workloads.models import Allocation, Event, Phase, State, Workload
+from workloads.models import Allocation, Event, Phase, State, Verdict, Workload
 from workloads.seeing import facts_for
 
 # --- why something waits ---------------------------------------------------------------------------------------------
@@ -33,6 +33,7 @@ class PendingRow:
     code: str
     sentence: str
     waited: float  # seconds
+    starts: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class Why:
     sentence: str
     position: int | None
     since: datetime | None
+    starts: str
 
 
 def pending_words(lines: Iterable[QueueLine], now: datetime, reader: User) -> list[PendingRow]:
@@ -54,6 +56,7 @@ def pending_words(lines: Iterable[QueueLine], now: datetime, reader: User) -> li
             code=line.code,
             sentence=why_words(line.code, seen(line.facts)),
             waited=(now - line.workload.submitted_at).total_seconds(),
+            starts=start_words(verdict_of(line.workload), now),
         )
         for line in lines
     ]
@@ -66,9 +69,23 @@ def why_of(workload: Workload, reader: User) -> Why | None:
     verdict = verdict_of(workload)
     if verdict is None:
         code = "policy.held" if workload.held else ""
-        return Why(code, why_words(code, {}), None, None)
+        return Why(code, why_words(code, {}), None, None, "")
     facts = facts_for(reader)(verdict.facts)
-    return Why(verdict.code, why_words(verdict.code, facts), verdict.queue_position, verdict.since)
+    starts = start_words(verdict, workload.cluster.now())
+    return Why(verdict.code, why_words(verdict.code, facts), verdict.queue_position, verdict.since, starts)
+
+
+def start_words(verdict: Verdict | None, now: datetime) -> str:
+    """When it is thought to start; empty where nobody can say."""
+    if verdict is None or verdict.earliest_at is None:
+        return ""
+    earliest = span((verdict.earliest_at - now).total_seconds())
+    if verdict.latest_at is None:
+        return _("not before %(time)s from now") % {"time": earliest}
+    latest = span((verdict.latest_at - now).total_seconds())
+    if latest == earliest:
+        return _("in %(time)s") % {"time": earliest}
+    return _("in %(earliest)s to %(latest)s") % {"earliest": earliest, "latest": latest}
 
 
 def why_words(code: str, facts: Mapping[str, Any]) -> str:

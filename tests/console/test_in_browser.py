@@ -20,13 +20,38 @@ from tests.console.world import GPU, PASSWORD
 pytestmark = pytest.mark.browser
 
 SIZES = {"wide": (1440, 1000), "narrow": (390, 844)}
-LOOKED_AT = (
-    "/ /usage /quotas /quotas/new /quotas/rebalance /quotas/{root} /quotas/{root}/children /quotas/{root}/usage "
-    "/quotas/{root}/policy /quotas/{root}/history /quotas/{north}/scale /workspaces /workspaces/{b} "
-    "/workspaces/{b}/members /workspaces/{b}/scheduling /workspaces/{b}/settings /workspaces/{b}/members/add "
-    "/workloads /workloads/new/training /workloads/{chat} /workloads/{wide_b} /workloads/{chat}/rules/new /queue "
-    "/rules /nodes /nodes/{node} /search?q=n /profile /tokens /audit"
-).split()
+LOOKED_AT = [
+    "/",
+    "/usage",
+    "/quotas",
+    "/quotas/new",
+    "/quotas/rebalance",
+    "/quotas/{root}",
+    "/quotas/{root}/children",
+    "/quotas/{root}/usage",
+    "/quotas/{root}/policy",
+    "/quotas/{root}/history",
+    "/quotas/{north}/scale",
+    "/workspaces",
+    "/workspaces/{b}",
+    "/workspaces/{b}/members",
+    "/workspaces/{b}/scheduling",
+    "/workspaces/{b}/settings",
+    "/workspaces/{b}/members/add",
+    "/workloads",
+    "/workloads/new/training",
+    "/workloads/{chat}",
+    "/workloads/{wide_b}",
+    "/workloads/{chat}/rules/new",
+    "/queue",
+    "/rules",
+    "/nodes",
+    "/nodes/{node}",
+    "/search?q=n",
+    "/profile",
+    "/tokens",
+    "/audit",
+]
 SERIOUS = ("serious", "critical")
 
 

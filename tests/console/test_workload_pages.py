@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from datetime import timedelta
+
 import pytest
 
 from tests.console.conftest import ClientFor
@@ -232,3 +235,15 @@ def test_the_queue_gives_each_line_its_reason(world: World, client_for: ClientFo
     body = client_for("viewer-b").get("/queue").content.decode()
     assert "Not all workers of the gang find room at once" in body
     assert f'id="l-{world.workloads["held-c"].pk}"' not in body
+
+
+def test_a_start_that_can_be_estimated_is_told(world: World, client_for: ClientFor):
+    verdict = world.workloads["wide-b"].verdict
+    now = world.cluster.now()
+    verdict.earliest_at, verdict.latest_at = (
+        now + timedelta(minutes=30, seconds=30),
+        now + timedelta(hours=2, minutes=1),
+    )
+    verdict.save()
+    body = client_for("viewer-b").get(f"/workloads/{world.workloads['wide-b'].pk}").content.decode()
+    assert re.search(r"Thought to start in 30 min( \d+ s)? to 2 h( \d+ min)?\.", body)
