@@ -6,13 +6,17 @@ A page holds ``<!-- made from the code: NAME -->`` and ``<!-- end -->``; what st
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from django.utils import translation
+
 from quotas.models import Role
 from quotas.permissions import KIND_MODULES, LEVELS, MODULES, PERMISSIONS, Level, Permission
 from quotas.words import DETAILS, REFUSALS, WAITING
+from scheduler import reasons
 from scheduler.core import lawful
 from scheduler.core.model import OrderKind, Reason, Rule
 
@@ -49,6 +53,26 @@ def _promise(function: Callable[..., object]) -> str:
     """The first paragraph of its docstring, without the rule's letter in front."""
     text = inspect.getdoc(function) or ""
     return re.sub(r"^\([a-d]'?\) ", "", " ".join(text.split("\n\n")[0].split()))
+
+
+def examples() -> str:
+    """Each reason with its words, and what the core says in the smallest cluster in which it gives it."""
+    with translation.override("en"):
+        return "\n".join(_reason(reason) for reason in Reason)
+
+
+def _reason(reason: Reason) -> str:
+    text, snapshot = reasons.EXAMPLES[reason]()
+    wait = reasons.wait_in(snapshot)
+    if wait is None or wait.reason != reason:
+        raise ValueError(f"the example of {reason} gives {wait}")
+    said = {"reason": reason.value, "facts": dict(wait.facts), "would_unblock": dict(wait.would_unblock)}
+    body = json.dumps(said, indent=2, sort_keys=True)
+    return f"### `{reason.value}`\n\n{WAITING[reason.value]}.\n\nExample: {text}\n\n```json\n{body}\n```\n"
+
+
+def facts_table() -> str:
+    return table(("fact", "what it is"), [(f"`{name}`", meaning) for name, meaning in sorted(reasons.FACTS.items())])
 
 
 def table(head: Row, rows: Sequence[Row]) -> str:
@@ -110,6 +134,8 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "permissions": permissions_table,
     "reasons": reasons_table,
     "refusals": refusals_table,
+    "examples": examples,
+    "facts": facts_table,
 }
 
 

@@ -1,4 +1,4 @@
-"""For each reason to wait the smallest cluster in which the core gives it: the examples of its documentation page."""
+"""For each reason to wait the smallest cluster in which the core gives it, and what its facts mean: for the docs."""
 
 from __future__ import annotations
 
@@ -246,6 +246,46 @@ EXAMPLES: Mapping[Reason, Callable[[], Example]] = {
     Reason.ENGINE_UNAVAILABLE: no_engine,
     Reason.SCHEDULE_WAITING: not_yet,
 }
+
+
+FACTS: Mapping[str, str] = {
+    "asked": "how much of `resource` it asks for",
+    "asked_gpu_milli": "GPUs that one worker asks for, in thousandths",
+    "asked_cpu_milli": "CPU that one worker asks for, in thousandths of a core",
+    "asked_memory_mib": "memory that one worker asks for, in MiB",
+    "at_ms": "when it may start, in milliseconds since 1970 (UTC)",
+    "available": "how much of `resource` is left",
+    "best_node": "the node that comes closest",
+    "cap": "the cap of the scheduling configuration",
+    "closed_nodes": "how many nodes take no work now",
+    "engine": "what the engine would have to be",
+    "entry": "the entry of the scheduling configuration",
+    "free_gpu_milli": "GPUs that it could use, over all nodes, in thousandths",
+    "head": "the workload ahead of it; to unblock: what that one would have to do",
+    "idle": "the workload's idle use; to unblock: so much of `resource` would have to be idle",
+    "kind": "training, notebook or service",
+    "lacking": "how much of `resource` is missing",
+    "later": "time alone will help",
+    "leaving": "what is leaving would have to be gone",
+    "limit": "the limit, of `resource`",
+    "members": "how many workers want to start together; to unblock: how many more would have to find room",
+    "moves_left": "consolidation moves left in this hour",
+    "nodes": "what nodes would have to be",
+    "not_before_ms": "when it may start, in milliseconds since 1970 (UTC)",
+    "on_one_node_gpu_milli": "GPUs that would have to be free on one node, in thousandths",
+    "placeable": "how many of the workers could be placed",
+    "policy": "the queue policy",
+    "pool": "the node pool",
+    "quota": "the quota that says so",
+    "reaches_gpu_milli": "GPUs that could be had on the best node, in thousandths",
+    "release": "somebody would have to release it",
+    "reservation": "what would have to become of the reservation",
+    "resource": "`gpu_milli`, `cpu_milli` or `memory_mib`: the unit of the other amounts",
+    "share": "the quota's share of `resource`",
+    "until_ms": "when the hand-over ends at the latest, in milliseconds since 1970 (UTC)",
+    "used": "how much of `resource` is in use",
+}
+"""What the names of facts mean, in `facts` and in `would_unblock`."""
 
 
 def wait_in(example: Snapshot) -> Wait | None:

@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
-from scheduler.core.model import Rule
+import pytest
+
+from scheduler.core.model import Reason, Rule
 from scheduler.documents import PREDICATES, filled, rules_table, stale_pages, table
+from scheduler.reasons import EXAMPLES, FACTS, wait_in
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -25,3 +28,12 @@ def test_only_what_stands_between_the_marks_is_replaced() -> None:
 
 def test_bars_in_cells_do_not_break_the_table() -> None:
     assert table(("a",), [("x|y",)]) == "| a |\n| --- |\n| x&#124;y |\n"
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_reason_is_given_in_its_example_and_its_facts_are_explained(reason: Reason) -> None:
+    _, snapshot = EXAMPLES[reason]()
+    wait = wait_in(snapshot)
+    assert wait is not None
+    assert wait.reason == reason
+    assert {*wait.facts, *wait.would_unblock} <= FACTS.keys()
