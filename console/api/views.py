@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from functools import cache
-
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_safe
 from django.views.defaults import server_error
-from drf_spectacular.generators import SchemaGenerator
 
+from console.api.reference import reference, schema_text
 from quotas.api.problems import CONTENT_TYPE, body
+from quotas.words import REFUSALS, WAITING
 
 PREFIX = "/api/"
-
-
-@cache
-def schema_text() -> str:
-    """The OpenAPI document; it depends on the code alone, so each process makes it once."""
-    schema = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
-    return json.dumps(schema, indent=1, default=str)
 
 
 @require_safe
@@ -31,7 +22,8 @@ def openapi(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def docs(request: HttpRequest) -> HttpResponse:
-    return render(request, "api/docs.html")
+    """The reference as a page of ours: no script, so it needs nothing that the console's policy forbids."""
+    return render(request, "api/docs.html", {"reference": reference(), "codes": REFUSALS | WAITING})
 
 
 @csrf_exempt

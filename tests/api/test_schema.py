@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,12 +13,13 @@ import schemathesis
 from django.core.signals import request_finished, request_started
 from django.core.wsgi import get_wsgi_application
 from django.db import close_old_connections
+from django.test import Client
 from hypothesis import HealthCheck, settings
 from schemathesis import Case, GenerationMode
 from schemathesis.config import SchemathesisConfig
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from console.api.views import schema_text
+from console.api.reference import schema_text
 from quotas.words import REFUSALS
 from scheduler.core.model import Reason
 from tests.api.world import World
@@ -61,6 +63,15 @@ def test_each_change_can_be_tried_and_each_creation_repeated() -> None:
             assert ("dry_run" in parameters) == (method != "get"), f"{method} {path}"
             if "201" in operation["responses"]:
                 assert "Idempotency-Key" in parameters, f"{method} {path}"
+
+
+def test_the_reference_page_shows_every_call_and_code_without_scripts(client: Client) -> None:
+    page = client.get("/api/v1/docs").content.decode()
+    calls = [operation for item in json.loads(schema_text())["paths"].values() for operation in item.values()]
+    assert all(f'id="{operation["operationId"]}"' in page for operation in calls)
+    assert all(f"<code>{code}</code>" in page for code in REFUSALS)
+    assert re.findall(r"<script[^>]*>", page) == ['<script src="/static/js/theme.js">']
+    assert "style=" not in page
 
 
 @pytest.fixture
