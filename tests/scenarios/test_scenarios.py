@@ -1,10 +1,11 @@
-"""Every scenario file holds: those of this folder, the examples of the documentation, and shared ones where they are."""
+"""Every scenario file holds: those of this folder, the examples of the documentation, and shared ones if there."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from pytest_django import DjangoDbBlocker
 
 from scheduler.scenarios.format import read_scenario
 from scheduler.scenarios.runner import run_scenario
@@ -14,8 +15,7 @@ FOLDERS = (ROOT / "tests" / "scenarios", ROOT / "docs" / "examples", ROOT.parent
 FILES = [path for folder in FOLDERS for path in sorted(folder.rglob("*.yaml"))]
 
 
-@pytest.mark.django_db(databases=[])
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_scenario(path: Path, django_db_blocker: pytest.FixtureRequest) -> None:
-    with django_db_blocker.unblock():  # type: ignore[attr-defined]
+def test_scenario(path: Path, django_db_blocker: DjangoDbBlocker) -> None:
+    with django_db_blocker.unblock():
         assert run_scenario(read_scenario(path)).failures == []
