@@ -260,7 +260,6 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
         "drf_spectacular.hooks.postprocess_schema_enums",
         "quotas.api.schema.publish_rules",
     ],
-    "REDOC_DIST": "SIDECAR",
 }
 
 # Tasks. Work is named in rows of the database, so a lost message delays it and never loses it.
