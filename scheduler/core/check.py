@@ -186,7 +186,7 @@ def _waits(before: Snapshot, plan: Plan) -> Iterator[Violation]:
             yield _of("more than one reason to wait", workload=identifier)
     live = _live(before.allocations)
     leaving = {a.place.workload for a in before.allocations if a.phase is Phase.LEAVING}
-    leaving |= {told.workload for told in (*plan.evictions, *plan.moves)}
+    leaving |= {eviction.workload for eviction in plan.evictions} | {move.workload for move in plan.moves}
     starting = _live([Allocation(start.place) for start in plan.starts])
     for workload in before.workloads:
         if workload.ending or workload.letting_go or workload.id in leaving:

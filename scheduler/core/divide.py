@@ -296,7 +296,9 @@ def fill_to_level(room: int, ceilings: Sequence[int], given: Sequence[int], weig
     ]
     total = room + sum(given)
     levels = sorted({Fraction(bound, weight) for low, high, weight in sides for bound in (low, high)})
-    below = bisect_right(levels, total, key=lambda level: sum(_at_level(level, side) for side in sides)) - 1
+    below = (
+        bisect_right(levels, total, key=lambda level: sum((_at_level(level, side) for side in sides), Fraction())) - 1
+    )
     level = levels[below]
     parts = [_at_level(level, side) for side in sides]
     rising = [place for place, (low, high, weight) in enumerate(sides) if low <= level * weight < high]

@@ -127,8 +127,8 @@ def _may_still_take(case: Case, victim: Work) -> bool:
     """Whether the claimant's side may still have what it took from a victim's."""
     relation = case.relation(victim.quota)
     piece = Piece(victim, (), (), [0, 0, 0], True, (True, True, 0, 0, 0, 0))
-    if relation.claimant_side == relation.victim_side or priority(case, piece, relation):
-        return priority(case, piece, relation)
+    if priority(case, piece, relation):
+        return True
     side, worth = relation.claimant_side, case.accounts.worth
     after = case.after(side, {})
     entitlement, share = worth.entitlement_of(side), worth.share_of(side)

@@ -141,6 +141,9 @@ class Cluster:
         """What a cycle is given now."""
         self._note_checkpoints()
         live = {a.place.workload for a in self.allocations}
+        for identifier, job in self.jobs.items():
+            if job.workload.letting_go and identifier not in live:
+                job.workload = replace(job.workload, letting_go=False)
         return Snapshot(
             now_ms=self.now_ms,
             pools=tuple(self.pools.values()),
@@ -247,6 +250,12 @@ class Cluster:
         )
 
     def lose(self, node: int) -> None:
-        """A node is lost with all that runs on it."""
+        """A node is lost with all that runs on it; what is left of a gang starts anew."""
         self.nodes[node] = replace(self.nodes[node], state=NodeState.LOST)
+        hit = {a.place.workload for a in self.allocations if a.place.node == node}
         self.allocations = [a for a in self.allocations if a.place.node != node]
+        for identifier in sorted(hit):
+            job = self.jobs[identifier]
+            if job.workload.gang and not self.is_running(identifier):
+                job.state = "queued"
+                job.workload = replace(job.workload, letting_go=bool(self._of(identifier)))

@@ -15,8 +15,11 @@ from scheduler.core.decide import decide
 from scheduler.core.model import (
     ChildPreemption,
     Device,
+    ExcessOrder,
     IdleUse,
     Kind,
+    Match,
+    MinRuntime,
     Node,
     NodeState,
     PoolAmounts,
@@ -24,6 +27,7 @@ from scheduler.core.model import (
     QueuePolicy,
     Quota,
     Shape,
+    Topology,
     WorkerGroup,
     Workload,
 )
@@ -39,7 +43,8 @@ def a_random_cluster(rng: random.Random) -> Cluster:
     cluster = Cluster(stop_ms=rng.choice((0, 0, 10 * SECOND)))
     sizes = [rng.choice((2, 4, 8)) for _ in range(rng.randint(1, 3))]
     for number, size in enumerate(sizes, start=1):
-        cluster.nodes[number] = Node(number, 1, devices=tuple(Device() for _ in range(size)))
+        rack = (("rack", f"r{number % 2}"),)
+        cluster.nodes[number] = Node(number, 1, labels=rack, devices=tuple(Device() for _ in range(size)))
     total = sum(sizes)
     cluster.quotas[1] = a_random_quota(rng, 1, None, total)
     left = total
@@ -76,6 +81,8 @@ def a_random_quota(rng: random.Random, number: int, parent: int | None, gpus: in
         idle_sharing=rng.random() < 0.9,
         child_preemption=ChildPreemption(enabled=rng.random() < 0.5, max_victim_priority=rng.choice((9, 9, 4))),
         priority_preemption=PriorityPreemption(siblings=rng.random() < 0.3),
+        min_runtime=rng.choice((MinRuntime(), MinRuntime(), MinRuntime(2 * MINUTE, MINUTE, 5 * MINUTE))),
+        reserve_after_ms=rng.choice((None, 30 * MINUTE, 3 * MINUTE)),
     )
 
 
@@ -85,17 +92,20 @@ def a_random_workload(rng: random.Random, cluster: Cluster, number: int) -> Work
     milli = rng.choice((1000, 1000, 1000, 2000, 500))
     workers = rng.randint(1, 3) if kind is not Kind.NOTEBOOK else 1
     minimum = 0 if kind is Kind.SERVICE else (workers if rng.random() < 0.7 else 1)
-    shape = Shape(gpu_count=max(1, milli // 1000), gpu_milli=min(milli, 1000))
+    where = (Match("rack", (rng.choice(("r0", "r1")),)),) if rng.random() < 0.2 else ()
+    shape = Shape(gpu_count=max(1, milli // 1000), gpu_milli=min(milli, 1000), select=where)
+    topology = rng.choice((Topology(), Topology(), Topology(required="rack"), Topology(preferred="rack")))
     return Workload(
         id=number,
         quota=rng.choice(sorted(cluster.quotas)),
         kind=kind,
-        groups=(WorkerGroup(shape, workers, minimum),),
+        groups=(WorkerGroup(shape, workers, minimum, topology=topology),),
         submitted_ms=0,
         priority=rng.choice((2, 3, 3, 5, 8)),
         idle=rng.choice((IdleUse.NEVER, IdleUse.ALLOW, IdleUse.ALLOW, IdleUse.ALLOW, IdleUse.ONLY)),
         preemptible=kind is not Kind.SERVICE and rng.random() < 0.9,
         gang=kind is not Kind.SERVICE,
+        estimate_ms=rng.choice((None, None, 5 * MINUTE)),
     )
 
 
@@ -113,12 +123,28 @@ def an_event(rng: random.Random, cluster: Cluster, number: int) -> None:
         group = cluster.jobs[identifier].workload.groups[0]
         if cluster.jobs[identifier].workload.kind is Kind.SERVICE:
             cluster.change(identifier, groups=(replace(group, wanted=rng.randint(0, 3)),))
-    elif what < 0.92:
+    elif what < 0.88:
+        edit_a_quota(rng, cluster)
+    elif what < 0.90:
+        cluster.lose(rng.choice(sorted(cluster.nodes)))
+    elif what < 0.95:
         node = rng.choice(sorted(cluster.nodes))
         state = rng.choice((NodeState.READY, NodeState.READY, NodeState.CORDONED, NodeState.DRAINING))
         cluster.nodes[node] = replace(cluster.nodes[node], state=state)
     else:
         cluster.change(rng.choice(live), priority=rng.randint(1, 9))
+
+
+def edit_a_quota(rng: random.Random, cluster: Cluster) -> None:
+    """Another amount for a quota without children, now and then with an order to stop the excess."""
+    leaves = [number for number in cluster.quotas if number not in {q.parent for q in cluster.quotas.values()}]
+    quota = cluster.quotas[rng.choice(leaves)]
+    less = max(0, (quota.amounts[0][1].guaranteed.gpu_milli or 0) - 1000 * rng.randint(0, 2))
+    amounts = replace(quota.amounts[0][1], guaranteed=Bound(gpu_milli=less))
+    cluster.quotas[quota.id] = replace(quota, amounts=((1, amounts),))
+    if rng.random() < 0.5:
+        due = cluster.now_ms + rng.choice((0, MINUTE))
+        cluster.orders[quota.id] = ExcessOrder(quota.id, quota.id, 1, due)
 
 
 def play(seed: int, events: int) -> Cluster:
