@@ -139,6 +139,8 @@ def _invalid(facts: Facts) -> str:
 
 
 def _never_fits(facts: Facts) -> str:
+    if facts.get("nodes") == 0:
+        return gettext("There is no node that it may use.")
     if "largest" not in facts:
         return f"{REFUSALS['workload.never_fits']}."
     asked, largest = (amount_words(facts.get("resource"), facts.get(name)) for name in ("asked", "largest"))

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from django.db.models import Count
+
 from quotas.errors import Problem
 from quotas.models import Node, NodePool, Quota, QuotaAmount
 from quotas.specs import RESOURCES
@@ -17,8 +19,9 @@ from workloads.specs import Request, WorkloadSpec
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A node as if it were empty; CPU and memory None have no bound."""
+    """A node as if it were empty, and how many there are like it; CPU and memory None have no bound."""
 
+    count: int
     pool: int
     gpus: int
     gpu_memory_mib: int
@@ -52,13 +55,11 @@ class Fitting:
     _seen: dict[object, list[Problem]] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, quota: Quota) -> Fitting:
-        """Five queries at most, however deep the tree."""
-        line = _line_up(quota)
-        rows = QuotaAmount.objects.filter(quota_id__in=line)
+    def load(cls, quota: Quota, *, by_labels: bool = True) -> Fitting:
+        """A handful of queries; without ``by_labels`` (for work that selects no nodes) like nodes are one row."""
         limits: dict[tuple[int, str], int] = {}
         governed = set()
-        for row in rows:
+        for row in QuotaAmount.objects.filter(quota_id__in=_line_up(quota)):
             if row.quota_id == quota.pk:
                 governed.add(row.pool_id)
             for resource in RESOURCES:
@@ -66,12 +67,8 @@ class Fitting:
                 if limit is not None:
                     key = (row.pool_id, resource)
                     limits[key] = min(limit, limits.get(key, limit))
-        nodes = Node.objects.filter(cluster_id=quota.cluster_id).values_list(
-            "pool_id", "gpus", "gpu_memory_mib", "cpu_milli", "memory_mib", "labels", "gpu_model"
-        )
-        machines = [Machine(p, g, gm, c, m, {"gpu_model": model, **labels}) for p, g, gm, c, m, labels, model in nodes]
         pools = {pool.pk: pool for pool in NodePool.objects.filter(cluster_id=quota.cluster_id)}
-        return cls(quota, machines, pools, frozenset(governed), limits)
+        return cls(quota, _machines(quota.cluster_id, by_labels), pools, frozenset(governed), limits)
 
     def problems(self, spec: WorkloadSpec) -> list[Problem]:
         """Why it could never run; like submissions are judged once."""
@@ -119,6 +116,8 @@ class Fitting:
 
     def _too_large_for_nodes(self, pools: Sequence[int], spec: WorkloadSpec) -> Problem:
         machines = [m for pool in pools for m in self._selected(pool, spec)]
+        if not machines:
+            return Problem("node_selector" if spec.node_selector else "pools", "workload.never_fits", {"nodes": 0})
         for request in (spec.request, *_masters(spec)):
             for resource in (*RESOURCES, "gpu_memory_mib"):
                 largest = _largest(machines, resource)
@@ -126,7 +125,7 @@ class Fitting:
                 if largest is not None and asked > largest:
                     facts = {"resource": resource, "asked": asked, "largest": largest, "of": "node"}
                     return Problem(_field_of(resource), "workload.never_fits", facts)
-        return Problem("", "workload.never_fits", {"of": "node", "nodes": len(machines)})
+        return Problem("", "workload.never_fits", {"of": "node", "nodes": sum(m.count for m in machines)})
 
     def _beyond_pool(self, pool: int, spec: WorkloadSpec) -> Problem | None:
         for resource in RESOURCES:
@@ -143,8 +142,29 @@ class Fitting:
         return None
 
     def _pool_has(self, pool: int, resource: str) -> int | None:
-        amounts = [m.has(resource) for m in self.machines if m.pool == pool]
-        return None if None in amounts else sum(a for a in amounts if a is not None)
+        amounts = [(m.count, m.has(resource)) for m in self.machines if m.pool == pool]
+        known = [count * amount for count, amount in amounts if amount is not None]
+        return sum(known) if len(known) == len(amounts) else None
+
+
+SHAPE = ("pool_id", "gpus", "gpu_memory_mib", "cpu_milli", "memory_mib")
+
+
+def _machines(cluster_id: int, by_labels: bool) -> list[Machine]:
+    columns = (*SHAPE, "labels", "gpu_model") if by_labels else SHAPE
+    rows = Node.objects.filter(cluster_id=cluster_id).order_by().values(*columns).annotate(count=Count("id"))
+    return [
+        Machine(
+            count=row["count"],
+            pool=row["pool_id"],
+            gpus=row["gpus"],
+            gpu_memory_mib=row["gpu_memory_mib"],
+            cpu_milli=row["cpu_milli"],
+            memory_mib=row["memory_mib"],
+            labels={"gpu_model": row["gpu_model"], **row["labels"]} if by_labels else {},
+        )
+        for row in rows
+    ]
 
 
 def _masters(spec: WorkloadSpec) -> tuple[Request, ...]:

@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from quotas.actors import SYSTEM
 from quotas.errors import Refused
-from quotas.models import AuditEvent
+from quotas.models import AuditEvent, Node
 from quotas.specs import AmountSpec
 from scheduler.services import scale_quota
 from tests.makers import Installation, at_once, denied, install, refused, submitted, verbs
@@ -128,6 +128,13 @@ def test_what_is_larger_than_a_limit_is_refused_unless_it_may_wait(here: Install
         submitted(here["developer"], here, gpus=8, replicas=9)
     assert submitted(here["developer"], here, gpus=8, replicas=8).state == "queued"
     assert submitted(here["developer"], here, name="big", gpus=8, replicas=9, allow_unsatisfiable=True).pk
+
+
+def test_only_nodes_that_the_selector_takes_count(here: Installation) -> None:
+    Node.objects.filter(pk__in=[node.pk for node in here.nodes[:2]]).update(labels={"rack": "r1"})
+    assert submitted(here["developer"], here, gpus=8, replicas=2, node_selector={"rack": "r1"}).pk
+    with refused("workload.never_fits", field="node_selector"):
+        submitted(here["developer"], here, name="nowhere", node_selector={"rack": "r9"})
 
 
 def test_more_than_the_promise_is_not_refused(here: Installation) -> None:

@@ -61,7 +61,8 @@ def submit_workloads(*, actor: Actor, specs: Sequence[WorkloadSpec]) -> list[Wor
     """Submit all of them or none. Problems are named ``workloads.3.gpus``."""
     _require_rights(actor, specs)
     quotas = {spec.quota.pk: spec.quota for spec in specs}
-    fittings = {pk: Fitting.load(quota) for pk, quota in quotas.items()}
+    by_labels = any(spec.node_selector for spec in specs)
+    fittings = {pk: Fitting.load(quota, by_labels=by_labels) for pk, quota in quotas.items()}
     rulings = _Rulings(actor)
     problems = [*_place_problems(specs), *_name_problems(specs)]
     for index, spec in enumerate(specs):
