@@ -6,35 +6,92 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('quotas', '0007_govern'),
+        ("quotas", "0007_govern"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='member',
-            name='by_groups',
+            model_name="member",
+            name="by_groups",
             field=models.BooleanField(default=False),
         ),
         migrations.AddField(
-            model_name='user',
-            name='role_by_groups',
+            model_name="user",
+            name="role_by_groups",
             field=models.BooleanField(default=False),
         ),
         migrations.CreateModel(
-            name='GroupRole',
+            name="GroupRole",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('group', models.CharField(max_length=200)),
-                ('platform_role', models.CharField(blank=True, choices=[('', 'none'), ('administrator', 'platform administrator'), ('auditor', 'platform auditor')], default='', max_length=20)),
-                ('role', models.CharField(blank=True, choices=[('owner', 'owner'), ('administrator', 'administrator'), ('operator', 'operator'), ('developer', 'developer'), ('viewer', 'viewer')], default='', max_length=20)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('workspace', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='groups', to='quotas.workspace')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("group", models.CharField(max_length=200)),
+                (
+                    "platform_role",
+                    models.CharField(
+                        blank=True,
+                        choices=[
+                            ("", "none"),
+                            ("administrator", "platform administrator"),
+                            ("auditor", "platform auditor"),
+                        ],
+                        default="",
+                        max_length=20,
+                    ),
+                ),
+                (
+                    "role",
+                    models.CharField(
+                        blank=True,
+                        choices=[
+                            ("owner", "owner"),
+                            ("administrator", "administrator"),
+                            ("operator", "operator"),
+                            ("developer", "developer"),
+                            ("viewer", "viewer"),
+                        ],
+                        default="",
+                        max_length=20,
+                    ),
+                ),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="groups",
+                        to="quotas.workspace",
+                    ),
+                ),
             ],
             options={
-                'ordering': ('group', 'id'),
-                'constraints': [models.UniqueConstraint(fields=('group', 'workspace', 'role', 'platform_role'), name='group_role_once', nulls_distinct=False), models.CheckConstraint(condition=models.Q(models.Q(('role', ''), ('workspace__isnull', True), models.Q(('platform_role', ''), _negated=True)), models.Q(('platform_role', ''), ('workspace__isnull', False), models.Q(('role', ''), _negated=True), models.Q(('role', 'owner'), _negated=True)), _connector='OR'), name='group_role_gives_one')],
+                "ordering": ("group", "id"),
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("group", "workspace", "role", "platform_role"),
+                        name="group_role_once",
+                        nulls_distinct=False,
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(
+                                ("role", ""),
+                                ("workspace__isnull", True),
+                                models.Q(("platform_role", ""), _negated=True),
+                            ),
+                            models.Q(
+                                ("platform_role", ""),
+                                ("workspace__isnull", False),
+                                models.Q(("role", ""), _negated=True),
+                                models.Q(("role", "owner"), _negated=True),
+                            ),
+                            _connector="OR",
+                        ),
+                        name="group_role_gives_one",
+                    ),
+                ],
             },
         ),
     ]

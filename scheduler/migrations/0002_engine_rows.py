@@ -4,38 +4,45 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('scheduler', '0001_initial'),
+        ("scheduler", "0001_initial"),
     ]
 
     operations = [
         migrations.RemoveIndex(
-            model_name='simulatedtask',
-            name='simulated_live',
+            model_name="simulatedtask",
+            name="simulated_live",
         ),
         migrations.RemoveField(
-            model_name='simulatedtask',
-            name='reported_at',
+            model_name="simulatedtask",
+            name="reported_at",
         ),
         migrations.AddField(
-            model_name='applier',
-            name='observed_at',
+            model_name="applier",
+            name="observed_at",
             field=models.DateTimeField(blank=True, null=True),
         ),
         migrations.AddField(
-            model_name='simulatedtask',
-            name='name',
-            field=models.CharField(blank=True, default='', max_length=63),
+            model_name="simulatedtask",
+            name="name",
+            field=models.CharField(blank=True, default="", max_length=63),
         ),
         migrations.AlterField(
-            model_name='reservation',
-            name='what',
-            field=models.CharField(choices=[('handover', 'hand-over'), ('move', 'place of a moved workload'), ('head', 'reservation of a waiting head'), ('incoming', 'room that is on its way')], max_length=8),
+            model_name="reservation",
+            name="what",
+            field=models.CharField(
+                choices=[
+                    ("handover", "hand-over"),
+                    ("move", "place of a moved workload"),
+                    ("head", "reservation of a waiting head"),
+                    ("incoming", "room that is on its way"),
+                ],
+                max_length=8,
+            ),
         ),
         migrations.AlterField(
-            model_name='simulatedtask',
-            name='node_name',
-            field=models.CharField(blank=True, default='', max_length=253),
+            model_name="simulatedtask",
+            name="node_name",
+            field=models.CharField(blank=True, default="", max_length=253),
         ),
     ]

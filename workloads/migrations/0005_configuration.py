@@ -3,9 +3,10 @@
 import django.contrib.postgres.fields
 import django.db.models.deletion
 import django.db.models.functions.text
-import workloads.models
 from django.conf import settings
 from django.db import migrations, models
+
+import workloads.models
 
 
 class Migration(migrations.Migration):
