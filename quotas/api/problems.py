@@ -96,11 +96,14 @@ def _is_leaf(details: Any) -> bool:
     return isinstance(details, dict) and set(details) == {"message", "code"}
 
 
+def items_of(problems: list[Problem]) -> list[dict[str, Any]]:
+    """The problems as plain data, each with its words."""
+    return [{"field": p.field, "code": p.code, "facts": dict(p.facts), "message": message_of(p)} for p in problems]
+
+
 def body(status: int, problems: list[Problem], detail: str, request_id: str) -> dict[str, Any]:
     """The problem document itself."""
-    items: list[dict[str, Any]] = [
-        {"field": p.field, "code": p.code, "facts": dict(p.facts), "message": message_of(p)} for p in problems
-    ]
+    items = items_of(problems)
     code = problems[0].code if problems else CODES.get(status, "error")
     return {
         "type": f"urn:tidegate:problem:{code}",

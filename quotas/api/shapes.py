@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
@@ -160,7 +161,12 @@ class QuotaRead(SettingsRead):
 
     @extend_schema_field(serializers.DictField(child=AmountRead()))
     def get_amounts(self, quota: Quota) -> dict[str, Any]:
-        return {row.pool.name: AmountRead(row).data for row in quota.amounts.all()}
+        return {row.pool.name: self._amount.to_representation(row) for row in quota.amounts.all()}
+
+    @cached_property
+    def _amount(self) -> AmountRead:
+        """One for all rows: making a serializer costs more than using it."""
+        return AmountRead()
 
 
 class LedgerRead(Read):

@@ -91,6 +91,24 @@ class BulkBody(Write):
     workloads = serializers.ListField(child=WorkloadBody(), min_length=1, max_length=BULK_MAX)
 
 
+ACTIONS = [(name, name) for name in ("stop", "delete", "hold", "release", "restart", "priority", "move")]
+
+
+class ActBody(Write):
+    """One thing that is done to several workloads."""
+
+    action = Choice(ACTIONS)
+    workloads = serializers.ListField(child=Id(), min_length=1, max_length=BULK_MAX)
+    priority = optional_whole(PRIORITY_LOW, PRIORITY_HIGH, help_text="With `priority`.")
+    quota = Reference(required=False, help_text="With `move`.")
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        needed = {"priority": "priority", "move": "quota"}.get(attrs["action"])
+        if needed is not None and needed not in attrs:
+            raise serializers.ValidationError({needed: ["This is required here."]}, code="required")
+        return attrs
+
+
 class PriorityBody(Write):
     """A new priority."""
 

@@ -8,7 +8,7 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from quotas.api.serializers import Named, Read
+from quotas.api.serializers import Named, ProblemItem, Read
 from quotas.api.shapes import PersonRead
 from quotas.words import sentence
 from scheduler.core.model import Reason, Sureness
@@ -253,3 +253,17 @@ class SubmittedRead(Read):
     """New workloads in the order of their submissions."""
 
     workloads = SubmittedItem(many=True)
+
+
+class ActedItem(Read):
+    """What became of one of them."""
+
+    id = serializers.IntegerField()
+    done = serializers.BooleanField()
+    problems = ProblemItem(many=True)
+
+
+class ActedRead(Read):
+    """What became of each workload, in the order of the call."""
+
+    results = ActedItem(many=True)

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
+from django.db import transaction
 from django.db.models import Prefetch, QuerySet
+from django.http import Http404
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
 from rest_framework.decorators import action
@@ -14,11 +16,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from quotas.api.finding import named
+from quotas.api.problems import answer_for, items_of
 from quotas.api.views import Door
-from quotas.errors import Problems, refuse
+from quotas.errors import DomainError, Problem, Problems, refuse
 from quotas.models import Quota, User
 from quotas.permissions import PERMISSIONS, allowed, grants_of, visible_quotas
 from workloads.api.bodies import (
+    ActBody,
     BulkBody,
     CloneBody,
     MoveBody,
@@ -31,6 +35,7 @@ from workloads.api.bodies import (
 )
 from workloads.api.queries import AllocationQuery, EventQuery, WorkloadQuery
 from workloads.api.shapes import (
+    ActedRead,
     AllocationRead,
     EventRead,
     RulesRead,
@@ -60,6 +65,15 @@ from workloads.services import (
 )
 from workloads.specs import BULK_MAX, WorkloadReader, WorkloadSpec, read_rules
 
+ACTS: dict[str, Callable[..., object]] = {
+    "stop": stop_workload,
+    "delete": delete_workload,
+    "hold": hold_workload,
+    "release": release_workload,
+    "restart": restart_workload,
+    "priority": change_priority,
+    "move": move_workload,
+}
 RIGHTS = tuple(name for name in PERMISSIONS if name.startswith(("workload.", "queue.reorder")))
 LIVE_ROWS = Prefetch("allocations", Allocation.objects.filter(ended_at__isnull=True), to_attr="live_allocations")
 
@@ -242,6 +256,30 @@ class WorkloadDoor(Door):
         ((side, reference),) = self.given(ReorderBody).items()
         other = named(visible_workloads(self.actor), reference, field=side)
         return self.acted(reorder_workload, workload, **{side: other})
+
+    @extend_schema(request=ActBody, responses=ActedRead)
+    @action(detail=False, methods=["post"])
+    def act(self, request: Request) -> Response:
+        """Do one thing to several workloads, each by itself: what is refused for one is done for the others."""
+        body = self.given(ActBody)
+        extra = {"priority": body["priority"]} if body["action"] == "priority" else {}
+        if body["action"] == "move":
+            extra = {"quota": named(visible_quotas(self.actor), body["quota"], field="quota")}
+        act = partial(ACTS[body["action"]], actor=self.actor, **extra)
+        return self.changed(
+            lambda: {"results": [self._one_of_many(act, pk) for pk in dict.fromkeys(body["workloads"])]},
+            reads=ActedRead,
+        )
+
+    def _one_of_many(self, act: Callable[..., object], pk: int) -> dict[str, Any]:
+        try:
+            with transaction.atomic():
+                act(workload=self.one(pk))
+        except (DomainError, Http404) as error:
+            found = answer_for(error, has_precondition=False)
+            problems = found[1] if found is not None else []
+            return {"id": pk, "done": False, "problems": items_of(problems or [Problem("", "not_found")])}
+        return {"id": pk, "done": True, "problems": []}
 
     # --- scaling rules ----------------------------------------------------------------------------------
 
