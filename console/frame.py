@@ -58,6 +58,7 @@ PLACES: tuple[tuple[Any, tuple[tuple[Any, str, str, str], ...]], ...] = (
             (gettext_lazy("Resource Quotas"), "quota-list", "hierarchy-3", "q"),
             (gettext_lazy("Nodes"), "node-list", "server-2", "n"),
             (gettext_lazy("Scaling rules"), "rule-list", "calendar-time", "c"),
+            (gettext_lazy("Quota requests"), "request-list", "scale", "r"),
         ),
     ),
     (
@@ -71,6 +72,7 @@ PLACES: tuple[tuple[Any, tuple[tuple[Any, str, str, str], ...]], ...] = (
     (
         gettext_lazy("Govern"),
         (
+            (gettext_lazy("Roles"), "role-table", "users", "m"),
             (gettext_lazy("API tokens"), "token-list", "key", "t"),
             (gettext_lazy("Audit log"), "audit", "history", "a"),
         ),

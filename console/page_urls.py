@@ -3,7 +3,7 @@
 from django.urls import path
 
 from console import live
-from console.views import around, configuration, nodes, overview, quotas, rules, workloads, workspaces
+from console.views import around, configuration, govern, nodes, overview, quotas, rules, workloads, workspaces
 
 urlpatterns = [
     path("", overview.overview, name="overview"),
@@ -36,6 +36,14 @@ urlpatterns = [
     path("workspaces/<int:pk>/quotas/bind", workspaces.workspace_bind, name="workspace-bind"),
     path("workspaces/<int:pk>/quotas/<int:quota_pk>/unbind", workspaces.workspace_unbind, name="workspace-unbind"),
     path("workspaces/<int:pk>/quotas/<int:quota_pk>/default", workspaces.workspace_default, name="workspace-default"),
+    path("workspaces/<int:pk>/members/invite", govern.member_invite, name="member-invite"),
+    path(
+        "workspaces/<int:pk>/invitations/<int:invitation_pk>/revoke", govern.invitation_revoke, name="invitation-revoke"
+    ),
+    path("workspaces/<int:pk>/roles/new", govern.role_edit, name="role-new"),
+    path("workspaces/<int:pk>/roles/<int:role_pk>/edit", govern.role_edit, name="role-edit"),
+    path("workspaces/<int:pk>/roles/<int:role_pk>/delete", govern.role_delete, name="role-delete"),
+    path("workspaces/<int:pk>/requests/new", govern.request_new, name="request-new"),
     path("workspaces/<int:pk>/scheduling", configuration.configuration, name="workspace-scheduling"),
     path("workspaces/<int:pk>/templates/new", configuration.template_edit, name="template-new"),
     path("workspaces/<int:pk>/templates/<int:template_pk>/edit", configuration.template_edit, name="template-edit"),
@@ -57,6 +65,11 @@ urlpatterns = [
     path("nodes", nodes.node_list, name="node-list"),
     path("nodes/<int:pk>", nodes.node_detail, name="node-detail"),
     path("nodes/<int:pk>/<slug:action>", nodes.node_action, name="node-action"),
+    path("invitations/<str:secret>", govern.invitation, name="invitation"),
+    path("requests", govern.request_list, name="request-list"),
+    path("requests/<int:pk>/withdraw", govern.request_withdraw, name="request-withdraw"),
+    path("requests/<int:pk>/<slug:verb>", govern.request_decide, name="request-decide"),
+    path("roles", govern.role_table, name="role-table"),
     path("search", around.search, name="search"),
     path("cluster", around.choose_cluster, name="choose-cluster"),
     path("profile", around.profile, name="profile"),

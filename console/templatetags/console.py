@@ -42,6 +42,10 @@ STATES: dict[str, tuple[str, str, Any]] = {  # state -> (tone, icon, word)
     "on": ("good", "check", _("on")),
     "off": ("quiet", "minus", _("off")),
     "over": ("warn", "alert-triangle", _("over its guarantee")),
+    "open": ("note", "hourglass", _("open")),
+    "approved": ("good", "check", _("approved")),
+    "declined": ("bad", "x", _("declined")),
+    "withdrawn": ("quiet", "minus", _("withdrawn")),
     "archived": ("quiet", "lock", _("archived")),
     "active": ("good", "circle-check", _("active")),
 }

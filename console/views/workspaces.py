@@ -25,7 +25,7 @@ from console.selectors import Branch, quota_branches
 from console.views.base import Crumb, FormPage, HtmxRequest, done, page_or_part, paged
 from quotas.errors import refuse
 from quotas.models import CustomRole, Member, Role, User, Workspace
-from quotas.permissions import permissions_on, require, visible_members, visible_quotas, visible_workspaces
+from quotas.permissions import allowed, permissions_on, require, visible_members, visible_quotas, visible_workspaces
 from quotas.selectors import get_workspace
 from quotas.services import (
     add_member,
@@ -132,7 +132,12 @@ def bound_branches(request: HtmxRequest, workspace: Workspace) -> list[Branch]:
 def _members_tab(request: HtmxRequest, workspace: Workspace) -> dict[str, Any]:
     custom = {role.pk: role.name for role in workspace.custom_roles.all()}
     members = visible_members(request.user).filter(workspace=workspace).select_related("user").order_by("id")
-    return {"members": [member_row(member, custom) for member in members]}
+    manages = allowed(request.user, "member.manage", workspace)
+    return {
+        "members": [member_row(member, custom) for member in members],
+        "custom_roles": workspace.custom_roles.order_by("name"),
+        "invitations": workspace.invitations.filter(accepted_at=None, revoked_at=None) if manages else [],
+    }
 
 
 def member_row(member: Member, custom: dict[int, str]) -> dict[str, Any]:
