@@ -11,10 +11,10 @@ from quotas.api.audits import AuditDoor
 from quotas.api.clusters import PoolDoor
 from quotas.api.governing import QuotaRequestDoor
 from quotas.api.people import MeDoor, TokenDoor, UserDoor
+from scheduler.api.nodes import NodeDoor
 from scheduler.api.quotas import QuotaDoor
 from scheduler.api.scheduling import ClusterDoor, EvictionDoor, UsageDoor
 from scheduler.api.workloads import WorkloadDoor
-from workloads.api.capacity import NodeDoor
 from workloads.api.configuring import WorkspaceDoor
 
 

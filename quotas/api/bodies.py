@@ -279,6 +279,12 @@ class UserBody(Write):
     time_zone = Text(max_length=64, required=False)
 
 
+class ActiveBody(Write):
+    """Whether the account is open."""
+
+    is_active = Flag()
+
+
 class TokenBody(Write):
     """A new token of the caller's: of all its rights, or of one workspace with at most one role's rights."""
 

@@ -11,14 +11,14 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from quotas.api.bodies import TokenBody, UserBody
+from quotas.api.bodies import ActiveBody, TokenBody, UserBody
 from quotas.api.queries import ListQuery
 from quotas.api.serializers import Named, Read
 from quotas.api.shapes import TokenCreated, TokenRead, UserRead
 from quotas.api.views import Door
 from quotas.models import PlatformRole, Token, User
 from quotas.permissions import permissions_on, visible_users, visible_workspaces
-from quotas.services import create_token, create_user, revoke_token
+from quotas.services import create_token, create_user, revoke_token, set_active
 from quotas.specs import TokenSpec, UserSpec
 
 
@@ -145,6 +145,12 @@ class UserDoor(Door):
     def retrieve(self, request: Request, pk: int) -> Response:
         """One person."""
         return self.answer(get_object_or_404(visible_users(self.actor), pk=pk))
+
+    @extend_schema(request=ActiveBody, responses=UserRead)
+    def partial_update(self, request: Request, pk: int) -> Response:
+        """Close an account, or open it again. A closed one keeps its history and can do nothing, by no door."""
+        user, body = get_object_or_404(visible_users(self.actor), pk=pk), self.given(ActiveBody)
+        return self.changed(lambda: set_active(actor=self.actor, user=user, active=body["is_active"]))
 
     @extend_schema(request=UserBody, responses={201: UserRead})
     def create(self, request: Request) -> Response:

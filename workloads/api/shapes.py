@@ -151,6 +151,12 @@ class AllocationRead(Read):
     outcome = serializers.CharField(help_text="Why it ended; empty while it lives.")
 
 
+class HeldRead(AllocationRead):
+    """Room on a node, and whose it is."""
+
+    workload = Named()
+
+
 class EventRead(Read):
     """One entry of a workload's time line."""
 
