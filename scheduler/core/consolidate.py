@@ -151,9 +151,8 @@ def _make_room(
         going = _fewest_on(world, pool, ask, row, [w for w in by_row[row] if _may_go(w, claim, chosen)])
         if not going:
             continue
-        true = (len(going), _gpus_of(going), row)
-        if true > (moves, size, row) and heap and heap[0] < true:
-            heapq.heappush(heap, true)
+        if len(going) > moves:  # it was a lower bound: others may need fewer
+            heapq.heappush(heap, (len(going), size, row))
             continue
         for work in going:
             chosen.append(work)

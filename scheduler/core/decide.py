@@ -406,12 +406,7 @@ class Cycle:
 
     def _graces_on(self, nodes: set[int]) -> list[int]:
         """How long what is leaving on some nodes may still take."""
-        return [
-            leaving.gone_by_ms - self.world.now_ms
-            for identifier in self.world.leaving
-            for leaving in self.world.work[identifier].leaving.values()
-            if leaving.place.node in nodes and leaving.gone_by_ms is not None
-        ]
+        return [self.world.gone_by[node] - self.world.now_ms for node in nodes if node in self.world.gone_by]
 
     def _wait_pending(self, work: Work, reason: Reason, pool: int, expires: int | None) -> None:
         if not self._lacks(work):

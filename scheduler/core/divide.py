@@ -7,7 +7,6 @@ do not fit. Share: entitlement and a part of the surplus, by rank, then by weigh
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -296,10 +295,7 @@ def fill_to_level(room: int, ceilings: Sequence[int], given: Sequence[int], weig
     ]
     total = room + sum(given)
     levels = sorted({Fraction(bound, weight) for low, high, weight in sides for bound in (low, high)})
-    below = (
-        bisect_right(levels, total, key=lambda level: sum((_at_level(level, side) for side in sides), Fraction())) - 1
-    )
-    level = levels[below]
+    level = _highest_within(levels, sides, total)
     parts = [_at_level(level, side) for side in sides]
     rising = [place for place, (low, high, weight) in enumerate(sides) if low <= level * weight < high]
     floors = [int(part) for part in parts]
@@ -307,6 +303,18 @@ def fill_to_level(room: int, ceilings: Sequence[int], given: Sequence[int], weig
     for place, extra in zip(rising, more, strict=True):
         floors[place] = min(floors[place] + extra, sides[place][1])
     return [part - low for part, (low, _, _) in zip(floors, sides, strict=True)]
+
+
+def _highest_within(levels: Sequence[Fraction], sides: Sequence[tuple[int, int, int]], total: int) -> Fraction:
+    """The highest of the levels at which the parts are not more than the total."""
+    low, high = 0, len(levels)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if sum((_at_level(levels[middle], side) for side in sides), Fraction()) <= total:
+            low = middle
+        else:
+            high = middle
+    return levels[low]
 
 
 def _at_level(level: Fraction, side: tuple[int, int, int]) -> Fraction:

@@ -16,7 +16,7 @@ from scheduler.core.rooms import LATER, MILLI, NOW, Ask
 from scheduler.core.tree import RESOURCES
 from scheduler.core.world import Work, World
 
-_LOOKED_AT = 256
+_LOOKED_AT = 24
 """Up to so many that may be taken it is told what nodes would lack without them."""
 
 
@@ -67,11 +67,9 @@ def _when_all_gone(world: World, demand: Demand, claim: Claim, tried: Tried) -> 
             world.tell_to_leave(piece.work, piece.keys)
         if refusal(world, claim.work, amount, tried.pool, LATER) is not None:
             return None
-        if place_claim(world, demand, claim, tried.pool, LATER) is not None:
-            return None
-    with world.attempt():
-        for piece in tried.could_go:
-            world.tell_to_leave(piece.work, piece.keys)
+        with world.attempt():
+            if place_claim(world, demand, claim, tried.pool, LATER) is not None:
+                return None
         return _nodes(world, demand, claim, tried.pool, LATER)
 
 

@@ -103,8 +103,8 @@ class World:
         """Whether some workers want others kept away."""
         self.allowed_rows: Callable[[Work, tuple[WorkerKey, ...], int], Bools | None] = lambda *_: None
         """Nodes that a claim may use beside those that are kept for others; None means all."""
-        self.leaving: set[int] = set()
-        """Workloads of which something leaves."""
+        self.gone_by: dict[int, int] = {}
+        """When all that leaves a node is gone at the latest, by node."""
         self.pieces: dict[tuple[int, int], tuple[int, list[Any]]] = {}
         """What may be taken of each workload in a pool, remembered until what it holds changes."""
         self.movable: dict[int, dict[int, list[Work]]] = {}
@@ -128,7 +128,7 @@ class World:
             work, pool = self.work[place.workload], self.pool_of_node[place.node]
             if leaving:
                 work.leaving[place.group, place.index] = allocation
-                self.leaving.add(work.workload.id)
+                self._note_gone_by(place.node, allocation.gone_by_ms or self.now_ms)
             else:
                 held = Held(place, pool, allocation.started_ms, live=True)
                 _set(work, (place.group, place.index), held)
@@ -231,14 +231,20 @@ class World:
 
     def _put_leaving(self, work: Work, key: WorkerKey, held: Held) -> None:
         gone_by = self.now_ms + work.workload.grace_ms
-        self.leaving.add(work.workload.id)
+        before = self.gone_by.get(held.place.node)
+        self._note_gone_by(held.place.node, gone_by)
         work.leaving[key] = Allocation(held.place, Phase.LEAVING, held.started_ms, gone_by)
-        self._journal.append(lambda: self._forget_leaving(work, key))
+        self._journal.append(lambda: self._forget_leaving(work, key, held.place.node, before))
 
-    def _forget_leaving(self, work: Work, key: WorkerKey) -> None:
+    def _note_gone_by(self, node: int, gone_by_ms: int) -> None:
+        self.gone_by[node] = max(gone_by_ms, self.gone_by.get(node, gone_by_ms))
+
+    def _forget_leaving(self, work: Work, key: WorkerKey, node: int, gone_by_before: int | None) -> None:
         work.leaving.pop(key, None)
-        if not work.leaving:
-            self.leaving.discard(work.workload.id)
+        if gone_by_before is None:
+            self.gone_by.pop(node, None)
+        else:
+            self.gone_by[node] = gone_by_before
 
     def attempt(self) -> Attempt:
         """Changes inside a `with` of it are undone at the end unless `keep` was called."""
