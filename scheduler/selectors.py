@@ -16,8 +16,11 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from quotas.actors import Actor
+from quotas.errors import refuse
 from quotas.models import Cluster, NodePool, Quota
 from quotas.permissions import require, visible_quotas, workload_scope
+from scheduler.engines.base import Unavailable
+from scheduler.engines.registry import engine_for
 from scheduler.models import Applier, Cycle, Outbox, Reservation
 from workloads.models import Allocation, Eviction, State, Workload
 
@@ -113,6 +116,16 @@ def open_reservations(*, actor: Actor, cluster: Cluster) -> QuerySet[Reservation
     """Room that is kept for workloads which the actor may see."""
     found = Reservation.objects.filter(workload_scope(actor, "claimant__"), cluster=cluster)
     return found.select_related("claimant").order_by("id")
+
+
+def replica_logs(*, actor: Actor, allocation: Allocation, lines: int = 200) -> list[str]:
+    """The last lines that a replica wrote; refused as ``engine.unavailable`` when its engine does not answer."""
+    workload = allocation.workload
+    require(actor, "workload.read_logs", workload)
+    try:
+        return engine_for(workload.cluster).logs(str(allocation.pk), lines=lines)
+    except Unavailable as error:
+        raise refuse("", "engine.unavailable", cluster=workload.cluster.name) from error
 
 
 # --- the clockwork ------------------------------------------------------------------------------------------------

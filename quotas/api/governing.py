@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from django.db.models import Q, QuerySet
 from django.shortcuts import get_object_or_404
+from django.urls import reverse
 from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.decorators import action
@@ -268,7 +269,7 @@ class WorkspaceDoor(workspaces.WorkspaceDoor):
         workspace, body = self.one(pk), self.given(InvitationBody)
 
         def link(secret: str) -> str:
-            return request.build_absolute_uri(f"/invitations/{secret}")
+            return request.build_absolute_uri(reverse("invitation", args=[secret]))
 
         return self.created(
             lambda: invite(actor=self.actor, workspace=workspace, email=body["email"], roles=body["roles"], link=link),

@@ -115,6 +115,12 @@ class PriorityBody(Write):
     priority = Whole(min_value=PRIORITY_LOW, max_value=PRIORITY_HIGH)
 
 
+class ExtendBody(Write):
+    """How much longer it may run."""
+
+    seconds = Whole(min_value=1, max_value=SECONDS_MAX)
+
+
 class VisibilityBody(Write):
     """Who may see a workload besides its owner and those who manage all."""
 

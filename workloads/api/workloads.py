@@ -25,6 +25,7 @@ from workloads.api.bodies import (
     ActBody,
     BulkBody,
     CloneBody,
+    ExtendBody,
     MoveBody,
     PriorityBody,
     ReorderBody,
@@ -52,6 +53,7 @@ from workloads.services import (
     change_visibility,
     clone_workload,
     delete_workload,
+    extend_workload,
     hold_workload,
     move_workload,
     release_workload,
@@ -227,6 +229,12 @@ class WorkloadDoor(Door):
     def priority(self, request: Request, pk: int) -> Response:
         """Change the priority, also while it runs."""
         return self.acted(change_priority, self.one(pk), **self.given(PriorityBody))
+
+    @extend_schema(request=ExtendBody, responses=WorkloadReadWhole)
+    @action(detail=True, methods=["post"])
+    def extend(self, request: Request, pk: int) -> Response:
+        """Let work that has a limit of time run longer."""
+        return self.acted(extend_workload, self.one(pk), **self.given(ExtendBody))
 
     @extend_schema(request=VisibilityBody, responses=WorkloadReadWhole)
     @action(detail=True, methods=["post"])
