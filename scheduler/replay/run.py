@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 
+import django
 from django.db.models import Min
 
 from quotas.actors import SYSTEM
@@ -23,6 +27,7 @@ from scheduler.core.resources import WHOLE_GPU
 from scheduler.cycles import CycleResult, is_wanted
 from scheduler.replay.log import BATCH, ONLINE, Arrival, Machine
 from scheduler.replay.report import Held, Summary, Waited, gpu_group, lost_gpu_hours, use, waits
+from scheduler.scenarios.database import throwaway_database
 from scheduler.scenarios.driver import Driver
 from scheduler.triggers import quiet
 from workloads.models import Allocation, Eviction, Idle, Kind, State, Workload
@@ -36,7 +41,8 @@ PRIORITY = {ONLINE: 7, BATCH: 3}
 STRIDE = timedelta(minutes=10)
 DRAIN = timedelta(days=30)
 """How long after the last arrival what still waits may start."""
-Progress = Callable[[float], None]
+TOLD_PARTS = 10
+Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -95,28 +101,44 @@ def _quota(cluster: Cluster, pool: NodePool, name: str, gpus: int, parent: Quota
 
 
 class LogDriver(Driver):
-    """Cycles as production does: when something asks for one or a rule names the instant, not once more to be sure."""
+    """Cycles as production does: when something asks for one or a rule names the instant, not once more to be sure.
+
+    No workload of a log has scaling rules or limits of time, so the clock itself makes nothing due.
+    """
+
+    def take_note(self) -> None:
+        self._look()
 
     def cycle(self) -> CycleResult:
         result = super().cycle()
         self.unsettled = is_wanted(self.cluster.pk)
         return result
 
+    def stand_at(self, until: datetime) -> None:
+        """Let everything happen that is due up to an instant, and at it."""
+        self.advance_to(until)
+        self.take_note()
+        if self.unsettled:
+            self.cycle()
+
 
 def replay(
     way: Way, machines: Sequence[Machine], arriving: Sequence[Arrival], tick: timedelta, tell: Progress
 ) -> Summary:
-    """Replay the arrivals on an empty database; `tell` hears how much of them has been submitted."""
+    """Replay the arrivals on an empty database; `tell` hears of each tenth of them that has been submitted."""
     begun = time.perf_counter()
     stage = build(machines)
     refused: Counter[str] = Counter()
+    told = 0
     with quiet(), standing_still(stage.cluster.pk, START) as clock:
         driver = LogDriver(stage.cluster, clock, tick)
         for number, batch in _moments(arriving, tick):
             _go_on(driver, START + timedelta(seconds=batch[0].at_s))
             refused += _submit(stage, way, batch)
             driver.cycle()
-            tell((number + len(batch)) / len(arriving))
+            if (part := (number + len(batch)) * TOLD_PARTS // len(arriving)) > told:
+                told = part
+                tell(f"{way.name}: {told * 100 // TOLD_PARTS} % of the arrivals")
         end_s = arriving[-1].at_s if arriving else 0.0
         _drain(driver)
     held = list(_held(stage.cluster, driver.now))
@@ -135,6 +157,38 @@ def replay(
         "days": round(end_s / 86400, 2),
         "seconds": round(time.perf_counter() - begun, 1),
     }
+
+
+@dataclass(frozen=True)
+class Job:
+    """One way through a log, as another process is told of it."""
+
+    way: Way
+    machines: list[Machine]
+    arriving: list[Arrival]
+    tick: timedelta
+
+    def run(self) -> Summary:
+        """On a database of its own; progress goes to standard error."""
+        with throwaway_database():
+            return replay(self.way, self.machines, self.arriving, self.tick, _say)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
+def run_job(job: Job) -> Summary:
+    return job.run()
+
+
+def replay_all(jobs: Sequence[Job], at_once: int) -> list[Summary]:
+    """The jobs' summaries in their order; `at_once` processes work on them."""
+    if at_once == 1:
+        return [job.run() for job in jobs]
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(at_once, mp_context=spawn, initializer=django.setup) as pool:
+        return list(pool.map(run_job, jobs))
 
 
 def _moments(arriving: Sequence[Arrival], tick: timedelta) -> Iterator[tuple[int, list[Arrival]]]:
@@ -174,10 +228,10 @@ def _spec(stage: Stage, way: Way, arrival: Arrival) -> WorkloadSpec:
     )
 
 
-def _go_on(driver: Driver, until: datetime) -> None:
+def _go_on(driver: LogDriver, until: datetime) -> None:
     """Let time pass. While nothing waits nobody can start, so ends are noted when the next task arrives."""
     while driver.now < until and _anything_waits(driver.cluster):
-        driver.advance_to(min(until, driver.now + STRIDE))
+        driver.stand_at(min(until, driver.now + STRIDE))
     driver.clock.move_to(until)
     driver.take_note()
 
@@ -186,11 +240,11 @@ def _anything_waits(cluster: Cluster) -> bool:
     return Workload.objects.filter(cluster=cluster, state__in=(State.QUEUED, State.PREEMPTING)).exists()
 
 
-def _drain(driver: Driver) -> None:
+def _drain(driver: LogDriver) -> None:
     """Go on until nothing waits any more, or for `DRAIN`."""
     last = driver.now + DRAIN
     while driver.now < last and _anything_waits(driver.cluster):
-        driver.advance_to(min(last, driver.now + STRIDE))
+        driver.stand_at(min(last, driver.now + STRIDE))
 
 
 # --- what came of it --------------------------------------------------------------------------------------------------

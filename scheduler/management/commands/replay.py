@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from argparse import ArgumentTypeError
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from scheduler.replay import report
-from scheduler.replay.log import BadLogError, Machine, Task, arrivals, read_tasks, sample_machines
-from scheduler.replay.run import WAYS, Way, replay
-from scheduler.scenarios.database import throwaway_database
+from scheduler.replay.log import Arrival, BadLogError, Task, arrivals, read_tasks, sample_machines
+from scheduler.replay.run import WAYS, Job, Way, replay_all
 
 NAMES = tuple(way.name for way in WAYS)
 SECONDS_IN_DAY = 86_400
@@ -51,6 +51,13 @@ class Command(BaseCommand):
         parser.add_argument("--ways", type=ways_of, default=WAYS, help=f"comma-separated (default: {','.join(NAMES)})")
         parser.add_argument("--days", type=above_zero, help="only the arrivals of so many first days of the log")
         parser.add_argument(
+            "--at-once",
+            type=int,
+            choices=range(1, len(WAYS) + 1),
+            default=min(2, os.cpu_count() or 1),
+            help="processes",
+        )
+        parser.add_argument(
             "--tick", type=above_zero, default=1.0, help="seconds of the virtual clock between two cycles at least"
         )
 
@@ -59,27 +66,14 @@ class Command(BaseCommand):
             machines, tasks = sample_machines(options["nodes"]), read_tasks(options["jobs"])
         except BadLogError as error:
             raise CommandError(str(error)) from error
-        days, tick = options["days"], timedelta(seconds=options["tick"])
-        found = [self._replay(way, machines, tasks, days, tick) for way in options["ways"]]
+        tick = timedelta(seconds=options["tick"])
+        jobs = [Job(way, machines, _arriving(tasks, way, options["days"]), tick) for way in options["ways"]]
+        found = replay_all(jobs, min(options["at_once"], len(jobs)))
         self.stdout.write(report.table(found))
         nodes = {"count": len(machines), "gpus": sum(machine.gpus for machine in machines)}
         self.stdout.write(json.dumps({"log": options["jobs"].name, "nodes": nodes, "ways": found}))
 
-    def _replay(
-        self, way: Way, machines: Sequence[Machine], tasks: Sequence[Task], days: float | None, tick: timedelta
-    ) -> report.Summary:
-        until_s = None if days is None else days * SECONDS_IN_DAY / way.speed
-        with throwaway_database():
-            return replay(way, machines, arrivals(tasks, way.speed, until_s), tick, self._progress_of(way))
 
-    def _progress_of(self, way: Way) -> Callable[[float], None]:
-        """Tells each tenth of the way once."""
-        told = 0
-
-        def tell(part: float) -> None:
-            nonlocal told
-            if int(part * 10) > told:
-                told = int(part * 10)
-                self.stderr.write(f"{way.name}: {told * 10} % of the arrivals")
-
-        return tell
+def _arriving(tasks: Sequence[Task], way: Way, days: float | None) -> list[Arrival]:
+    """The way's arrivals; those of the first `days` of the log come in less time when the way is faster."""
+    return arrivals(tasks, way.speed, None if days is None else days * SECONDS_IN_DAY / way.speed)
