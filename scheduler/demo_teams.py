@@ -64,36 +64,30 @@ def keep_submitting(cluster: Cluster) -> int:
     streams = STREAMS.get(str(cluster.settings.get("demo", "")), ())
     if not streams:
         return 0
-    alive, ever = _counts(cluster)
+    now_there = _counts(cluster)
     came = 0
     for stream in streams:
-        specs = _missing(cluster, stream, alive, ever)
+        specs = _missing(cluster, stream, now_there)
         with suppress(Refused):
             came += len(submit_workloads(actor=TEAMS, specs=specs)) if specs else 0
     return came
 
 
-def _counts(cluster: Cluster) -> tuple[dict[str, tuple[int, int]], dict[str, int]]:
-    """By stream name: how many wait and live now, and how many there have ever been."""
+def _counts(cluster: Cluster) -> dict[str, tuple[int, int]]:
+    """By stream: how many wait, and how many live. Reads what lives only, however long the demo has been running."""
     rows = (
         Workload.objects.filter(cluster=cluster, labels__has_key="stream")
+        .exclude(state__in=FINAL)
         .values_list("labels__stream")
-        .annotate(
-            waiting=Count("id", filter=Q(state=State.QUEUED)),
-            alive=Count("id", filter=~Q(state__in=FINAL)),
-            ever=Count("id"),
-        )
+        .annotate(waiting=Count("id", filter=Q(state=State.QUEUED)), alive=Count("id"))
     )
-    found = list(rows)
-    return {name: (waiting, live) for name, waiting, live, _ in found}, {name: ever for name, *_, ever in found}
+    return {name: (waiting, alive) for name, waiting, alive in rows}
 
 
-def _missing(
-    cluster: Cluster, stream: Stream, alive: Mapping[str, tuple[int, int]], ever: Mapping[str, int]
-) -> list[WorkloadSpec]:
+def _missing(cluster: Cluster, stream: Stream, now_there: Mapping[str, tuple[int, int]]) -> list[WorkloadSpec]:
     """What the stream lacks; nothing where its quota or workspace is not there (any more)."""
-    waiting, live = alive.get(stream.name, (0, 0))
-    short = stream.waiting - waiting if stream.waiting is not None else (stream.alive or 0) - live
+    waiting, alive = now_there.get(stream.name, (0, 0))
+    short = stream.waiting - waiting if stream.waiting is not None else (stream.alive or 0) - alive
     quota = Quota.objects.filter(cluster=cluster, name=stream.quota).first() if short > 0 else None
     workspace = Workspace.objects.filter(name=stream.workspace).first() if short > 0 else None
     if quota is None or workspace is None:
@@ -102,10 +96,17 @@ def _missing(
         memberships__workspace=workspace, memberships__roles__contains=[Role.DEVELOPER]
     ).order_by("id")
     owners: list[User | None] = [*developers] or [None]
-    first = ever.get(stream.name, 0)
+    first = _last_number(workspace, stream)
     return [
         _spec(stream, workspace, quota, owners[number % len(owners)], number) for number in range(first, first + short)
     ]
+
+
+def _last_number(workspace: Workspace, stream: Stream) -> int:
+    """The number of the newest workload of the stream; 0 before the first."""
+    numbered = Workload.objects.filter(workspace=workspace, name__regex=rf"^{stream.name}-\d+$")
+    name = numbered.order_by("-submitted_at", "-id").values_list("name", flat=True).first()
+    return int(name.rsplit("-", 1)[1]) if name is not None else 0
 
 
 def _spec(stream: Stream, workspace: Workspace, quota: Quota, owner: User | None, number: int) -> WorkloadSpec:

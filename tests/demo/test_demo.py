@@ -15,6 +15,7 @@ from scheduler import demo, past
 from scheduler.demo_teams import keep_submitting
 from scheduler.past import clusters_behind, live_through
 from workloads.models import Allocation, Workload
+from workloads.services import clone_workload
 
 HOUR = timedelta(hours=1)
 
@@ -70,7 +71,10 @@ def test_teams_fill_their_queues_up_and_bear_what_visitors_do(short_past: None) 
     assert first == 3 + 2 + 6 + 4 + 8
     assert keep_submitting(tide) == 0
     Workload.objects.filter(name__startswith="vision").update(state="succeeded")
+    clone_workload(actor=SYSTEM, workload=Workload.objects.get(name="vision-0001"), name="mine")
+    Workload.objects.filter(name="mine").update(state="succeeded")
     assert keep_submitting(tide) == 6
+    assert Workload.objects.filter(name__startswith="vision").latest("id").name == "vision-0012"
     archive_workspace(actor=SYSTEM, workspace=Workspace.objects.get(name="workspace_c"))
     Workload.objects.filter(name__startswith="vision").update(state="succeeded")
     assert keep_submitting(tide) == 0
