@@ -7,7 +7,6 @@ in bulk. What was left out asks for another cycle.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,14 +21,14 @@ from quotas.actors import System
 from quotas.models import Cluster, LedgerEntry, Node, Quota, QuotaAmount
 from scheduler import settings, triggers
 from scheduler.bulk import update_rows
-from scheduler.clocks import at_or_none
 from scheduler.core import model as core
 from scheduler.crashpoints import reach
 from scheduler.models import Applier, Cycle, Outbox, Reservation
 from scheduler.replicas import leave, service_state
 from scheduler.reservations import row_of
-from scheduler.snapshots import AllocationRow, LedgerRow, Loaded, VerdictRow, WorkloadRow
-from workloads.models import Allocation, Event, Eviction, Kind, Phase, State, Verdict, Workload
+from scheduler.snapshots import AllocationRow, LedgerRow, Loaded, WorkloadRow
+from scheduler.verdicts import plain, silence, verdict_rows, write_verdicts
+from workloads.models import Allocation, Event, Eviction, Kind, Phase, State, Workload
 from workloads.states import Move, move_many
 
 SCHEDULER = System("scheduler")
@@ -258,7 +257,7 @@ class _Writer:
             held = self.live(move.workload)
             self._told(move, Eviction.What.MOVE, held, "moved")
             to = sorted({self.node_names.get(place.node, "") for place in move.places})
-            facts = {"claimant": self._name(move.claimant), "to": to, **_plain(move.facts)}
+            facts = {"claimant": self._name(move.claimant), "to": to, **plain(move.facts)}
             self._change(move.workload, State.PREEMPTING, "moved", facts)
 
     def _shrink(self) -> None:
@@ -299,7 +298,7 @@ class _Writer:
                 rule="move" if is_move else told.rule.value,  # type: ignore[union-attr]
                 order="" if is_move or told.order is None else told.order.value,  # type: ignore[union-attr]
                 gpu_milli=sum(len(one.devices) * one.gpu_milli for one in held),
-                facts=_plain(told.facts),
+                facts=plain(told.facts),
                 at=self.now,
                 cycle=self.number,
             )
@@ -309,7 +308,7 @@ class _Writer:
     def _why(self, told: core.Eviction | core.Shrink) -> dict[str, Any]:
         who = {"claimant": self._name(told.claimant)} if told.claimant is not None else {}
         order = {"order": told.order.value} if told.order is not None else {}
-        return {"rule": told.rule.value, **who, **order, **_plain(told.facts)}
+        return {"rule": told.rule.value, **who, **order, **plain(told.facts)}
 
     def _name(self, workload: int | None) -> str:
         row = self.loaded.workloads.get(workload or 0)
@@ -480,36 +479,15 @@ class _Writer:
 
     def _say_why(self) -> bool:
         """One verdict for each waiting workload; only those that say something new are written."""
-        memory: dict[int, dict[str, Any]] = {}
-        said = {wait.workload: self._verdict(wait, memory) for wait in self.plan.waits}
         known = self.loaded.verdicts
+        said = verdict_rows(self.plan.waits, known, self.now)
         new = [row for workload, row in said.items() if known.get(workload) != row]
-        Verdict.objects.bulk_create(
-            [Verdict(cycle=self.number, **row._asdict()) for row in new],
-            update_conflicts=True,
-            unique_fields=["workload"],
-            update_fields=[*VerdictRow._fields[1:], "cycle"],
-        )
         silent = [workload for workload in known if workload not in said]
-        if silent:
-            Verdict.objects.filter(pk__in=silent).delete()
+        write_verdicts(new, self.number)
+        silence(silent)
         if new or silent:
             self.topics.add("queue")
         return bool(new or silent)
-
-    def _verdict(self, wait: core.Wait, memory: dict[int, dict[str, Any]]) -> VerdictRow:
-        known = self.loaded.verdicts.get(wait.workload)
-        return VerdictRow(
-            workload_id=wait.workload,
-            code=wait.reason.value,
-            facts=_plain(wait.facts, memory),
-            would_unblock=_plain(wait.would_unblock, memory),
-            queue_position=wait.position,
-            since=known.since if known is not None and known.code == wait.reason.value else self.now,
-            earliest_at=at_or_none(wait.estimate.earliest_ms),
-            latest_at=at_or_none(wait.estimate.latest_ms),
-            sureness=wait.estimate.sureness.value,
-        )
 
     def _count(self) -> bool:
         """The books of the quotas, and what of each workload is borrowed."""
@@ -553,13 +531,3 @@ def _ledger_row(row: core.LedgerRow) -> LedgerRow:
         used_cpu_milli=row.used.cpu_milli,
         used_memory_mib=row.used.memory_mib,
     )
-
-
-def _plain(facts: core.Facts, memory: dict[int, dict[str, Any]] | None = None) -> dict[str, Any]:
-    """The facts as JSON gives them back; equal work shares its facts, so each object is converted once."""
-    if memory is None:
-        return json.loads(json.dumps(dict(facts)))  # type: ignore[no-any-return]
-    key = id(facts)
-    if key not in memory:
-        memory[key] = json.loads(json.dumps(dict(facts)))
-    return memory[key]
