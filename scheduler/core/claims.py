@@ -22,6 +22,8 @@ class Form:
     """What the smallest part that may start alone is charged."""
     never: str
     """Why some worker fits on no node of the pool even when empty; empty if all do."""
+    could_run: bool
+    """Whether nodes and limits could ever let it run."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +84,8 @@ class Demand:
             self.world.ask_of(work, shape_of(groups[place], index), pool).charge
             for place, index in first_keys(work.workload)
         )
-        return Form(asks, least, never)
+        could_run = not never and self._within_limits(work.quota, least, pool)
+        return Form(asks, least, never, could_run)
 
     def ask(self, work: Work, key: WorkerKey, pool: int) -> Ask:
         """The request of one worker."""
@@ -110,17 +113,12 @@ class Demand:
 
     def could_run(self, work: Work, pool: int) -> bool:
         """Not of a shape that no node has, and within the limits of its quota and all above it."""
-        if pool not in self.world.wanted_pools(work):
-            return False
-        form = self.form(work, pool)
-        if form.never:
-            return False
+        return self.form(work, pool).could_run and pool in self.world.wanted_pools(work)
+
+    def _within_limits(self, quota: int, least: Row, pool: int) -> bool:
         limits = self.world.pools[pool].accounts.books.limit
-        return all(
-            not form.least[r] or form.least[r] <= limits[above][r]
-            for above in self.world.tree.path[work.quota]
-            for r in RESOURCES
-        )
+        path = self.world.tree.path[quota]
+        return all(not least[r] or least[r] <= limits[above][r] for above in path for r in RESOURCES)
 
     def by_quota(self, pool: int, reserved: Iterable[Reservation] = ()) -> list[OwnAsk]:
         """What each quota's own work asks for: all that runs, and what waits and could run.

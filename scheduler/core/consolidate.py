@@ -144,8 +144,12 @@ def _make_room(
     while count and (row := rooms.best_row(ask, LATER, allowed)) is not None:
         rooms.place(ask, row, LATER, who)
         count -= 1
-    heap = [(1, lacking, row) for row, lacking in _lacking(world, pool, ask, allowed) if row in by_row]
-    heapq.heapify(heap)  # at least one move each: looked at closer when it comes to the top
+    heap = [
+        (_least_moves(lacking, by_row[row], rooms.nodes[row].id), lacking, row)
+        for row, lacking in _lacking(world, pool, ask, allowed)
+        if row in by_row
+    ]
+    heapq.heapify(heap)  # a lower bound: looked at closer when it comes to the top
     while count and heap:
         moves, size, row = heapq.heappop(heap)
         going = _fewest_on(world, pool, ask, row, [w for w in by_row[row] if _may_go(w, claim, chosen)])
@@ -161,6 +165,11 @@ def _make_room(
             rooms.place(ask, row, LATER, who)
             count -= 1
     return count == 0
+
+
+def _least_moves(lacking: int, works: Sequence[Work], node: int) -> int:
+    """So many must move at least, the first being the largest."""
+    return max(1, -(-lacking // max(1, _gpus_on(works[0], node))))
 
 
 def _may_go(work: Work, claim: Claim, chosen: Sequence[Work]) -> bool:

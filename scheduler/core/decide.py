@@ -126,7 +126,8 @@ class Cycle:
             self._tell(ordered.piece, Rule.ORDER, ordered.pool, None, ordered.kind, ordered.order_id, facts)
         for moved, pool in carried.moved:
             self._move(moved, pool, None)
-        self._divide()
+        if self.world.snapshot.reservations or carried.taken or carried.moved or carried.releases:
+            self._divide()
 
     def _obey_heads(self) -> None:
         """From now on nobody is placed on nodes that are kept for a head."""

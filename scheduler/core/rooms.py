@@ -421,6 +421,10 @@ class Rooms:
         """A point to which `roll_back` can return."""
         return len(self._journal)
 
+    def forget_journal(self) -> None:
+        """What was changed so far is never undone."""
+        self._journal.clear()
+
     def roll_back(self, mark: int) -> None:
         """Undo all changes since the mark, the newest first."""
         while len(self._journal) > mark:

@@ -36,6 +36,8 @@ _EXACT_CHECK = 64
 """Up to so many victims each is put back alone in the books; above, totals are compared."""
 _PRUNE = 24
 """Up to so many victims each is handed back in a full trial; above, only where its own room is left over."""
+_EXACT_NODES = 16
+"""Up to so many nodes the best set of each is looked for."""
 _EXACT_WORK = 8192
 """Subsets that an exact search may look at."""
 
@@ -265,7 +267,8 @@ def _exact_by_node(case: Case, pieces: Sequence[Piece]) -> list[Piece] | None:
         return _until_admitted(case, pieces, [])  # nodes have room: it is quotas that lack it
     by_row = _by_row(case, pieces)
     work = sum(1 << len(those) for those in by_row.values() if len(those) <= case.world.policy.exact_victims)
-    if work > _EXACT_WORK or any(len(those) > case.world.policy.exact_victims for those in by_row.values()):
+    many = any(len(those) > case.world.policy.exact_victims for those in by_row.values())
+    if many or work > _EXACT_WORK or len(by_row) > _EXACT_NODES:
         return _greedy(case, pieces)
     best: tuple[Cost, int, list[Piece]] | None = None
     for row in sorted(by_row):

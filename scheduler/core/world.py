@@ -133,6 +133,10 @@ class World:
                 held = Held(place, pool, allocation.started_ms, live=True)
                 _set(work, (place.group, place.index), held)
             self._book(work, place, pool, -1, now=True, later=not leaving, started_ms=started[place.workload])
+        self._journal.clear()
+        for at in self.pools.values():
+            at.rooms.forget_journal()
+            at.accounts.forget_journal()
 
     # --- changing --------------------------------------------------------------------------------------
 
