@@ -29,13 +29,6 @@ class FactBook:
         return known
 
 
-def plain(self, facts: Facts) -> dict[str, Any]:
-    known = self._known.get(id(facts))
-    if known is None:
-        known = self._known[id(facts)] = plain(facts)
-    return known
-
-
 def plain(facts: Facts) -> dict[str, Any]:
     """The facts as JSON gives them back."""
     found: dict[str, Any] = json.loads(json.dumps(dict(facts)))
