@@ -83,6 +83,17 @@ INVALID: dict[str, Promise] = {
 }
 
 DETAILS: dict[str, Promise] = {
+    "quota.share": _(
+        "It asks for %(asked)s; the quota has %(used)s in use of its share of %(share)s, and more needs an eviction."
+    ),
+    "quota.entitlement": _("It asks for %(asked)s and does not use idle room; %(available)s of the promise are left."),
+    "quota.limit": _("It asks for %(asked)s; %(available)s are left of the quota's limit of %(limit)s."),
+    "quota.ancestor_limit": _("It asks for %(asked)s; a quota above has too little left of its limit."),
+    "nodes.gang": _("%(placeable)s of its %(members)s workers find room now; they start together."),
+    "nodes.fragmented": _(
+        "There is enough room, but not on one node: the best reaches %(reaches_gpu_milli)s of %(asked_gpu_milli)s."
+    ),
+    "nodes.full": _("No node has room now: it asks for %(asked_gpu_milli)s, the best node has %(reaches_gpu_milli)s."),
     "quota.exceeds_parent": _(
         "%(quota)s asks for %(asked)s; %(parent)s has %(available)s left in pool %(pool)s, %(missing)s are missing."
     ),
@@ -113,7 +124,18 @@ DETAILS: dict[str, Promise] = {
     "member.is_owner": _("%(user)s is the owner; hand the workspace over first."),
 }
 
-AMOUNTS = ("asked", "available", "missing", "least", "limit", "capacity", "parent_has", "used", "allowed_amount")
+AMOUNTS = (
+    "share",
+    "asked",
+    "available",
+    "missing",
+    "least",
+    "limit",
+    "capacity",
+    "parent_has",
+    "used",
+    "allowed_amount",
+)
 
 
 def sentence(code: str, facts: Facts | None = None) -> str:
@@ -168,6 +190,8 @@ def _filled(template: Promise | None, facts: Facts) -> str:
 def _shown(name: str, value: Any, facts: Facts) -> str:
     if name in AMOUNTS and "resource" in facts:
         return amount_words(facts["resource"], value)
+    if name.endswith("_gpu_milli"):
+        return amount_words("gpu_milli", value)
     if isinstance(value, list | tuple):
         return ", ".join(str(item) for item in value)
     if isinstance(value, Mapping):
