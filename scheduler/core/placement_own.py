@@ -89,7 +89,7 @@ class Planned:
         return Scored(scores.max(axis=1), scores.argmax(axis=1))
 
     def _renew(self, room: Room) -> NodeValue:
-        if self._groups is None or not self._groups.models[0]:
+        if self._groups is None or not self._groups.by_model:
             self._groups = Groups(room, by_model=any(shape.models for shape in self._mix.shapes))
         self._plan = make_plan(room, self._mix, self._groups)
         self._kept_whole = self._needed_whole(room, self._plan)
@@ -98,12 +98,12 @@ class Planned:
 
     def _foreseen(self, shape: Shape, rows: Ints, room: Room) -> Floats:
         """For each row and level what it counts that the plan foresees the shape there; less room counts more."""
-        flow = self._plan.flow(shape) if self._plan and self._groups and shape.gpus else None
+        flow = self._plan.places_of(shape) if self._plan and self._groups and shape.gpus else None
         if flow is None or self._groups is None:
             return np.zeros((len(rows), FULL + 1))
-        rank = FORESEEN * (2 - np.arange(FULL + 1) / (2 * FULL)) if shape.is_slice else FORESEEN
-        table: Floats = np.where(flow > 0, rank, 0.0)[self._groups.of_row[rows]]
-        return table
+        rank = np.linspace(2, 1.5, FULL + 1) if shape.is_slice else np.ones(FULL + 1)
+        table = (FORESEEN * rank * (flow > 0)).astype(np.float64)
+        return table[self._groups.of_row[rows]]
 
     def _needed_whole(self, room: Room, plan: Plan) -> list[int]:
         """Numbers of GPUs for which no node can be spared until the next plan, if all comes as expected."""

@@ -64,7 +64,8 @@ class _Tally:
             self.samples[arrived].append(self.used)
         if not is_placed:
             for share in SHARES:
-                self.rejected[share][kind_of(shape)] += arrived <= share
+                if arrived <= share:
+                    self.rejected[share][kind_of(shape)] += 1
 
     def allocated(self, share: int) -> float | None:
         """Mean over the events at the share, in percent; None if the list never comes so far."""

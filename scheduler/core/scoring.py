@@ -69,6 +69,10 @@ class Placer:
         """The request has ended there."""
         self.room.give_back(shape, spot)
 
+    def forget(self) -> None:
+        """Score everything afresh when next asked, for a room that was changed behind this one's back."""
+        self._kept.clear()
+
     def _current(self, shape: Shape) -> _Kept:
         kept = self._kept.get(shape)
         if kept is None:
