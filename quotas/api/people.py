@@ -79,7 +79,10 @@ class TokenDoor(Door):
     reads = TokenRead
 
     def rows(self) -> QuerySet[Token]:
-        return Token.objects.filter(user_id=self.actor.pk).select_related("workspace")
+        """All of the caller's tokens; a token that is bound to a workspace knows only itself."""
+        own = Token.objects.filter(user_id=self.actor.pk).select_related("workspace")
+        used = self.actor.token
+        return own if used is None or used.workspace_id is None else own.filter(pk=used.pk)
 
     @extend_schema(responses=TokenRead)
     def list(self, request: Request) -> Response:

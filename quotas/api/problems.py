@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 from django.core.exceptions import PermissionDenied
-from django.db import IntegrityError
+from django.db import IntegrityError, OperationalError
 from django.db.models import ProtectedError
 from django.http import Http404
 from rest_framework import exceptions
@@ -34,6 +34,7 @@ CODES = {
     415: "unsupported_media_type",
     422: "invalid",
     429: "throttled",
+    503: "unavailable",
 }
 
 
@@ -71,6 +72,9 @@ def answer_for(error: Exception, *, has_precondition: bool) -> tuple[int, list[P
             return 403, [], "You may not do this."
         case ProtectedError() | IntegrityError():
             return 409, [], "Something else stands in the way of this change, or changed at the same time."
+        case OperationalError():
+            log.warning("database_does_not_answer", error=str(error))
+            return 503, [], "The database does not answer; try again soon."
         case exceptions.ValidationError():
             return 422, list(problems_in(error.get_full_details())), ""
         case exceptions.APIException():

@@ -14,12 +14,12 @@ from rest_framework.response import Response
 
 from quotas.api.bodies import EditQuotaBody, MoveQuotaBody, NewQuotaBody, RestoreBody
 from quotas.api.finding import named
-from quotas.api.queries import IdParameter, ListQuery
-from quotas.api.shapes import LedgerRead, QuotaRead, QuotaVersionRead
+from quotas.api.queries import IdParameter, ListQuery, Query
+from quotas.api.shapes import LedgerRead, QuotaRead, QuotaVersionRead, TreeRead
 from quotas.api.views import Door
 from quotas.errors import refuse
 from quotas.models import Cluster, LedgerEntry, NodePool, Quota, QuotaVersion
-from quotas.permissions import grants_of, visible_clusters, visible_quotas
+from quotas.permissions import grants_of, visible_clusters, visible_quotas, visible_workspaces
 from quotas.services import create_quota, edit_quota_settings, move_quota, restore_version
 from quotas.specs import QuotaSpec
 
@@ -60,13 +60,19 @@ class LedgerQuery(ListQuery):
     pool = IdParameter()
 
 
+class TreeQuery(Query):
+    """Which tree."""
+
+    cluster = IdParameter(help_text="Default: all clusters.")
+
+
 class QuotaDoor(Door):
     """The quota tree. Callers see the quotas that are bound to their workspaces; the platform's people all."""
 
     queryset = Quota.objects.none()
     reads = QuotaRead
     list_query = QuotaQuery
-    queries: ClassVar = {"history": HistoryQuery, "ledger": LedgerQuery}
+    queries: ClassVar = {"history": HistoryQuery, "ledger": LedgerQuery, "tree": TreeQuery}
     matches: ClassVar = frozenset({"partial_update", "move", "restore"})
 
     def rows(self) -> QuerySet[Quota]:
@@ -89,7 +95,26 @@ class QuotaDoor(Door):
     @extend_schema(responses=QuotaRead)
     def list(self, request: Request) -> Response:
         """Quotas that the caller sees."""
-        return self.listed(self.rows())
+        return self.listed(self._with_visible_relations(self.rows()))
+
+    def _with_visible_relations(self, rows: QuerySet[Quota]) -> QuerySet[Quota]:
+        """None where the filter names a parent or workspace that the caller does not see: it confirms neither."""
+        parent, workspace = self.query.get("parent"), self.query.get("workspace")
+        if parent is not None and not visible_quotas(self.actor).filter(pk=parent).exists():
+            return rows.none()
+        if workspace is not None and not visible_workspaces(self.actor).filter(pk=workspace).exists():
+            return rows.none()
+        return rows
+
+    @extend_schema(responses=TreeRead)
+    @action(detail=False)
+    def tree(self, request: Request) -> Response:
+        """The caller's quotas of a cluster from the top down, each with its depth and its books."""
+        among = visible_clusters(self.actor)
+        rows = self.rows().prefetch_related("ledger__pool").order_by("id")
+        if "cluster" in self.query:
+            rows = rows.filter(cluster=named(among, self.query["cluster"], field="cluster"))
+        return Response(self.shown({"quotas": from_the_top(list(rows))}, TreeRead))
 
     @extend_schema(responses=QuotaRead)
     def retrieve(self, request: Request, pk: int) -> Response:
@@ -164,3 +189,21 @@ class QuotaDoor(Door):
     def fresh(self, quota: Quota) -> Quota:
         """The quota with its amounts as they are after a change."""
         return self.one(quota.pk)
+
+
+def from_the_top(quotas: list[Quota]) -> list[Quota]:
+    """Parents before their children, each with its ``depth``; one whose parent is not among them counts as a root."""
+    known = {quota.pk for quota in quotas}
+    below: dict[int | None, list[Quota]] = {}
+    for quota in quotas:
+        below.setdefault(quota.parent_id if quota.parent_id in known else None, []).append(quota)
+    ordered: list[Quota] = []
+
+    def descend(parent: int | None, depth: int) -> None:
+        for quota in below.get(parent, ()):
+            quota.depth = depth  # type: ignore[attr-defined]
+            ordered.append(quota)
+            descend(quota.pk, depth + 1)
+
+    descend(None, 0)
+    return ordered

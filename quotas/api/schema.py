@@ -37,8 +37,9 @@ REFUSED = {
     "415": "The body is not `application/json`.",
     "422": "A parameter or the body is refused; each problem names its field.",
     "429": "Too many requests; `Retry-After` says when to come back.",
+    "503": "The database does not answer.",
 }
-READING = ("401", "403", "404", "422", "429")
+READING = ("401", "403", "404", "422", "429", "503")
 CHANGING = (*READING, "409")
 WITH_BODY = ("400", "413", "415")
 

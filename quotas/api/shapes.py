@@ -186,6 +186,19 @@ class LedgerRead(Read):
     used_memory_mib = serializers.IntegerField()
 
 
+class BranchRead(QuotaRead):
+    """A quota in its place of the tree."""
+
+    depth = serializers.IntegerField(help_text="0: nothing above it that you see.")
+    ledger = LedgerRead(many=True)
+
+
+class TreeRead(Read):
+    """Quotas from the top down."""
+
+    quotas = BranchRead(many=True)
+
+
 class UncommittedAmount(Read):
     """What of a pool, or of a quota in a pool, is promised to nobody below it. null: no bound."""
 

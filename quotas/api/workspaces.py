@@ -26,7 +26,7 @@ from quotas.api.queries import ListQuery
 from quotas.api.shapes import MemberRead, WorkspaceRead
 from quotas.api.views import Door
 from quotas.models import CustomRole, Member, User, Workspace
-from quotas.permissions import visible_members, visible_quotas, visible_users, visible_workspaces
+from quotas.permissions import require, visible_members, visible_quotas, visible_users, visible_workspaces
 from quotas.services import (
     add_member,
     archive_workspace,
@@ -176,7 +176,8 @@ class WorkspaceDoor(Door):
     def add(self, request: Request, pk: int) -> Response:
         """Add a person with roles."""
         workspace, body = self.one(pk), self.given(MemberBody)
-        user = named(User.objects.filter(is_active=True), body["user"], field="user", key="username")
+        require(self.actor, "member.manage", workspace)  # before the search, which would tell who has an account
+        user = named(self._accounts(body["user"]), body["user"], field="user", key="username")
         return self.created(
             lambda: add_member(
                 actor=self.actor,
@@ -187,6 +188,11 @@ class WorkspaceDoor(Door):
             ),
             MemberRead,
         )
+
+    def _accounts(self, reference: object) -> QuerySet[User]:
+        """Any open account by its login name; by number only those that the caller sees."""
+        people = visible_users(self.actor) if isinstance(reference, int) else User.objects.all()
+        return people.filter(is_active=True)
 
     def _custom(self, workspace: Workspace, body: dict[str, Any]) -> Sequence[CustomRole]:
         """The workspace's own roles that a body names."""

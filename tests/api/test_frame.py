@@ -6,6 +6,7 @@ import json
 
 import pytest
 from django.core.cache import cache
+from django.db import OperationalError
 from django.test import Client
 
 from quotas.models import Cluster, IdempotencyKey, NodePool, Quota, Token, Workspace
@@ -129,6 +130,16 @@ def test_a_fault_of_ours_is_a_problem_document_too(world: World, monkeypatch: py
     assert answer["Content-Type"] == "application/problem+json"
     assert answer.json()["request_id"] == answer["X-Request-ID"]
     assert "NoneType" not in answer.content.decode()
+
+
+def test_a_database_that_does_not_answer_is_told_from_a_fault(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_args: object) -> None:
+        raise OperationalError("connection refused by 10.0.0.7")
+
+    monkeypatch.setattr("quotas.api.people.permissions_on", away)
+    answer = world.client("developer").get("/me")
+    assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+    assert "10.0.0.7" not in answer.content.decode()
 
 
 def test_a_missing_right_is_named(world: World) -> None:

@@ -171,6 +171,32 @@ def test_a_refused_change_is_in_the_audit(world: World) -> None:
     assert (entry["facts"]["method"], entry["facts"]["status"]) == ("POST", 403)
 
 
+def test_the_tree_comes_from_the_top_down_and_shows_only_what_one_sees(world: World) -> None:
+    Quota.objects.exclude(pk=world.root.pk).update(parent=world.root)
+    whole = world.client("platform").get("/quotas/tree").json()["quotas"]
+    assert [(quota["name"], quota["depth"]) for quota in whole] == [
+        ("lighthouse-root", 0),
+        ("quota-a", 1),
+        ("lighthouse-quota", 1),
+    ]
+    mine = world.client("viewer").get("/quotas/tree").json()["quotas"]
+    assert [(quota["name"], quota["depth"], quota["parent"]) for quota in mine] == [("quota-a", 0, None)]
+
+
+def test_a_filter_does_not_confirm_what_one_does_not_see(world: World) -> None:
+    Quota.objects.filter(pk=world.quota.pk).update(parent=world.root)
+    world.quota.bindings.create(workspace=world.foreign_workspace)
+    for query in (f"parent={world.root.pk}", f"workspace={world.foreign_workspace.pk}"):
+        assert world.client("viewer").get(f"/quotas?{query}").json()["items"] == []
+        assert "quota-a" in [item["name"] for item in world.client("platform").get(f"/quotas?{query}").json()["items"]]
+
+
+def test_a_token_of_one_workspace_knows_no_other_token(world: World) -> None:
+    seen = world.client("owner as viewer").get("/tokens").json()["items"]
+    assert [token["role"] for token in seen] == ["viewer"]
+    assert len(world.client("owner").get("/tokens").json()["items"]) == 2
+
+
 @pytest.mark.parametrize("samples", [1, 4])
 def test_use_over_time_has_a_value_for_each_time(world: World, samples: int) -> None:
     answer = world.client("developer").get(f"/usage?samples={samples}").json()
