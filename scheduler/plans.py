@@ -61,7 +61,7 @@ def apply_plan(
     began = timezone.now()
     with transaction.atomic():
         number = take_applier(cluster.pk, served=loaded.wanted, wake=wake)
-        plan, refused = _still_valid(loaded, plan)
+        plan, refused = _still_valid(loaded, plan, number)
         reach("inside_apply")
         writer = _Writer(cluster, loaded, plan, number)
         changed = writer.write()
@@ -113,9 +113,12 @@ def _log_cycle(writer: _Writer, timings: Timings, refused: int, began: datetime)
 # --- what still holds ---------------------------------------------------------------------------------------------
 
 
-def _still_valid(loaded: Loaded, plan: core.Plan) -> tuple[core.Plan, int]:
-    """The plan without what touches rows that moved since the load, and how many parts that took out."""
-    if _quotas_moved(loaded):
+def _still_valid(loaded: Loaded, plan: core.Plan, number: int) -> tuple[core.Plan, int]:
+    """The plan without what touches rows that moved since the load, and how many parts that took out.
+
+    Nothing is left of it when another plan was applied since, or a quota changed: sums are no longer what they were.
+    """
+    if number != loaded.cycle + 1 or _quotas_moved(loaded):
         return core.Plan(), max(1, _parts(plan))
     workloads = _moved_workloads(loaded, plan)
     nodes = _moved_nodes(loaded, plan)

@@ -139,6 +139,8 @@ class Loaded:
     snapshot: core.Snapshot
     now: datetime
     wanted: int
+    cycle: int
+    """The number of the cycle that was applied last."""
     workloads: Mapping[int, WorkloadRow]
     allocations: Mapping[int, list[AllocationRow]]
     nodes: Mapping[int, tuple[str, int]] = field(default_factory=dict)
@@ -165,7 +167,7 @@ def _one_instant() -> Iterator[None]:
 
 
 def _read(cluster: Cluster, now: datetime) -> Loaded:
-    wanted = Applier.objects.filter(cluster=cluster).values_list("wanted", flat=True).first() or 0
+    wanted, cycle = Applier.objects.filter(cluster=cluster).values_list("wanted", "cycle").first() or (0, 0)
     knobs = settings.of(cluster)
     nodes = list(Node.objects.filter(cluster=cluster).order_by("id"))
     quotas = list(Quota.objects.filter(cluster=cluster).order_by("id"))
@@ -201,6 +203,7 @@ def _read(cluster: Cluster, now: datetime) -> Loaded:
         snapshot=snapshot,
         now=now,
         wanted=wanted,
+        cycle=cycle,
         workloads=rows,
         allocations=held,
         nodes={node.pk: (node.state, node.revision) for node in nodes},
