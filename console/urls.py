@@ -12,6 +12,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("accounts/", include("allauth.socialaccount.providers.openid_connect.urls")),
     path("accounts/sso/", include("allauth.socialaccount.urls")),
     path("api/v1/", include("console.api_urls")),
+    path("i18n/", include("django.conf.urls.i18n")),
     path("", include("console.page_urls")),
 ]
 

@@ -39,7 +39,11 @@ DETAILS = {
         "tr [href^='/quotas/']:not([href*='new'])",
         ("", "/children", "/usage", "/policy", "/history", "/scale"),
     ),
-    "workspace": ("/workspaces", "tr [href^='/workspaces/']", ("", "/members", "/quotas", "/settings", "/members/add")),
+    "workspace": (
+        "/workspaces",
+        "tr [href^='/workspaces/']",
+        ("", "/members", "/scheduling", "/quotas", "/settings", "/members/add"),
+    ),
     "workload": ("/workloads?state=running", "tr [href^='/workloads/']", ("",)),
     "waiting": ("/queue", "tr [href^='/workloads/']", ("",)),
     "service": ("/workloads?kind=service", "tr [href^='/workloads/']", ("", "/rules/new")),
@@ -101,7 +105,11 @@ def take(page: Page, url: str, file: Path) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     page.goto(url)
     page.wait_for_timeout(SETTLE_MS)
-    page.screenshot(path=str(file), full_page=True)
+    size = page.viewport_size or {"width": SIZES["wide"][0], "height": SIZES["wide"][1]}
+    height = page.evaluate("document.documentElement.scrollHeight")
+    page.set_viewport_size({"width": size["width"], "height": max(size["height"], height)})  # what sticks, sticks once
+    page.screenshot(path=str(file))
+    page.set_viewport_size(size)
     return file
 
 
@@ -109,7 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="./dev screenshots", description=__doc__)
     parser.add_argument("--address", help="where it runs (default: the ./dev up of this folder)")
     parser.add_argument("--user", default="admin")
-    parser.add_argument("--password", default="tidegate-demo")
+    parser.add_argument("--password", default="tide-turns-daily")
     parser.add_argument("--out", type=Path, default=ROOT / "var" / "screenshots")
     parser.add_argument("--only", nargs="*", default=[], metavar="PAGE", help=f"of {', '.join([*PAGES, *DETAILS])}")
     parser.add_argument("--themes", nargs="*", default=list(THEMES), choices=THEMES)
