@@ -21,8 +21,7 @@ class Query(Write):
     @classmethod
     def read(cls, given: QueryDict) -> dict[str, Any]:
         """The checked parameters; raises ValidationError."""
-        blank = cls()
-        many = {name for name, field in blank.fields.items() if isinstance(field, serializers.ListField)}
+        many = {name for name, field in cls._declared_fields.items() if isinstance(field, serializers.ListField)}
         plain = {name: given.getlist(name) if name in many else given[name] for name in given}
         query = cls(data=plain)
         query.is_valid(raise_exception=True)

@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 
 
 class MinuteThrottle(BaseThrottle):
-    """At most ``API_REQUESTS_PER_MINUTE`` requests a minute for each token, session user or address.
+    """At most ``API_REQUESTS_PER_MINUTE`` requests a minute for each token, and for the sessions of each person.
 
     Without an answer from the cache nobody is held up: the limit protects the service, not the data.
     """
@@ -42,9 +42,5 @@ class MinuteThrottle(BaseThrottle):
 
 
 def caller(request: Request) -> str:
-    """What the limit counts by."""
-    if request.auth is not None:
-        return f"token-{request.auth.pk}"
-    if request.user.is_authenticated:
-        return f"user-{request.user.pk}"
-    return f"address-{request.META.get('REMOTE_ADDR', '')}"
+    """What the limit counts by; nobody gets here without a token or a session."""
+    return f"token-{request.auth.pk}" if request.auth is not None else f"user-{request.user.pk}"

@@ -13,7 +13,7 @@ import pytest
 from django.core.cache import cache
 from django.db import connection
 
-from quotas.models import Quota, QuotaVersion
+from quotas.models import Quota, QuotaVersion, Workspace
 from tests.api.world import ApiClient, World, make_world
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -107,6 +107,27 @@ def test_changes_at_once_are_done_refused_or_told_to_be_late(settings: Any) -> N
     answers = change_at_once(settings, hands=6, seconds=20, most=8)
     assert set(answers) <= FINE | LOST | REFUSED
     assert any(answers[status] for status in FINE)
+
+
+def test_the_same_creation_at_once_creates_once(settings: Any) -> None:
+    settings.API_REQUESTS_PER_MINUTE = 10**9
+    world = make_world()
+    answers: list[Any] = []
+
+    def create() -> None:
+        ask = {"headers": {"Idempotency-Key": "once"}}
+        answers.append(world.client("platform").post("/workspaces", {"name": "new"}, **ask))
+        connection.close()
+
+    threads = [threading.Thread(target=create) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {answer.status_code for answer in answers} == {201}
+    assert len({answer.json()["id"] for answer in answers}) == 1
+    assert sum("Idempotency-Replayed" in answer for answer in answers) == 3
+    assert Workspace.objects.filter(name="new").count() == 1
 
 
 @pytest.mark.long
