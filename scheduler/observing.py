@@ -20,7 +20,7 @@ from quotas.actors import System
 from quotas.models import Cluster
 from scheduler import triggers
 from scheduler.bulk import update_rows
-from scheduler.engines.base import Observation, Status, Unavailable
+from scheduler.engines.base import Engine, Observation, Status, Unavailable
 from scheduler.engines.registry import engine_for
 from scheduler.models import Applier, Outbox
 from scheduler.replicas import end_stopped, service_state
@@ -89,11 +89,12 @@ def observe(cluster: Cluster, *, ends: bool = True) -> Look:
     """Take note of what replicas have done since the last look (without `ends`: only of those that began to run)."""
     watched = {str(row.id): row for row in _watched(cluster)}
     try:
-        seen = {found.key: found for found in engine_for(cluster).observe(list(watched))}
+        engine = engine_for(cluster)
+        seen = {found.key: found for found in engine.observe(list(watched))}
+        now = cluster.now()
+        seen |= _missing(cluster, engine, [key for key in watched if key not in seen], now)
     except Unavailable:
         return Look()
-    now = cluster.now()
-    seen |= _missing(cluster, [key for key in watched if key not in seen], now)
     news = [(row, seen[key]) for key, row in watched.items() if key in seen and _is_news(row, seen[key])]
     noted = [(row, found) for row, found in news if ends or found.status != Status.GONE]
     if noted:
@@ -115,8 +116,11 @@ def _watched(cluster: Cluster) -> list[Watched]:
     return [Watched(*row) for row in found.values_list(*WATCHED_COLUMNS)]
 
 
-def _missing(cluster: Cluster, keys: Sequence[str], now: datetime) -> dict[str, Observation]:
-    """Replicas that the engine does not know: refused ones failed, others are lost unless their start is on its way."""
+def _missing(cluster: Cluster, engine: Engine, keys: Sequence[str], now: datetime) -> dict[str, Observation]:
+    """Replicas that the engine did not know: refused ones failed, others are lost unless their start is on its way.
+
+    A start may have arrived just after the engine was asked, so it is asked again about those that have arrived by now.
+    """
     if not keys:
         return {}
     errors = dict(
@@ -124,10 +128,11 @@ def _missing(cluster: Cluster, keys: Sequence[str], now: datetime) -> dict[str, 
         .order_by("id")
         .values_list("key", "error")
     )
-    return {
+    gone = {
         key: Observation(key, Status.GONE, gone_at=now, exit_code=1 if error else None, reason=error or "lost")
         for key, error in errors.items()
     }
+    return gone | {found.key: found for found in (engine.observe(list(gone)) if gone else ())}
 
 
 def _is_news(row: Watched, seen: Observation) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
 
 from quotas.actors import SYSTEM
 from scheduler.cycles import run_cycle
+from scheduler.delivery import deliver
+from scheduler.engines.base import Observation
 from scheduler.engines.simulated import SimulatedEngine
 from scheduler.models import Outbox, SimulatedTask
 from scheduler.observing import observe
@@ -99,6 +102,23 @@ def test_a_start_that_is_still_on_its_way_is_not_lost(world: World) -> None:
         assert Outbox.objects.filter(delivered_at__isnull=True).count() == 1
         assert observe(world.cluster).news == 0
     assert World.state("job") == State.STARTING
+
+
+def test_a_start_that_arrives_while_somebody_looks_is_not_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    look = SimulatedEngine.observe
+
+    def look_then_deliver(engine: SimulatedEngine, keys: Sequence[str]) -> list[Observation]:
+        seen = look(engine, keys)
+        deliver(world.cluster)
+        return seen
+
+    with world.driven():
+        world.submit("job")
+        run_cycle(world.cluster)
+        monkeypatch.setattr(SimulatedEngine, "observe", look_then_deliver)
+        observe(world.cluster)
+    assert World.state("job") == State.STARTING
+    assert Allocation.objects.get().outcome == ""
 
 
 def test_progress_is_kept_by_checkpoints_only(world: World) -> None:
