@@ -57,7 +57,7 @@ def span(seconds: float | None) -> str:
     rest = max(int(seconds), 0)
     units = ((86400, _("d")), (3600, _("h")), (60, _("min")), (1, _("s")))
     first = next((at for at, (size, _word) in enumerate(units) if rest >= size), len(units) - 1)
-    parts = []
+    parts: list[str] = []
     for size, word in units[first : first + 2]:
         count, rest = divmod(rest, size)
         if count or not parts:

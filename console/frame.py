@@ -148,7 +148,10 @@ def is_current(path: str, url: str) -> bool:
 def rank_of(user: User) -> str:
     if user.platform_role == PlatformRole.NONE:
         return _("Member")
-    return str(PlatformRole(user.platform_role).label).capitalize()
+    return {
+        PlatformRole.ADMINISTRATOR: _("Platform administrator"),
+        PlatformRole.AUDITOR: _("Platform auditor"),
+    }[PlatformRole(user.platform_role)]
 
 
 def sign_on(request: HttpRequest) -> dict[str, Any]:

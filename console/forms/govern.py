@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from django import forms
+from django.db.models import QuerySet
 from django.utils.translation import gettext_lazy
 
 from console.forms.base import ConsoleForm, Section
@@ -87,7 +87,7 @@ class QuotaRequestForm(ConsoleForm):
     )
     reason = forms.CharField(label=gettext_lazy("Reason"), max_length=DESCRIPTION_MAX, required=False)
 
-    def __init__(self, *args: Any, quotas: Iterable[Quota], pools: Iterable[NodePool], **options: Any) -> None:
+    def __init__(self, *args: Any, quotas: QuerySet[Quota], pools: QuerySet[NodePool], **options: Any) -> None:
         super().__init__(*args, **options)
         for name, found in (("quota", quotas), ("pool", pools)):
             field = self.fields[name]

@@ -56,6 +56,33 @@ KINDS: dict[str, tuple[str, Any]] = {
 }
 
 
+POLICIES: dict[str, Any] = {
+    "fifo": _("First in, first out"),
+    "round_robin": _("Round robin"),
+    "balance": _("Balance"),
+    "intelligent": _("Intelligent"),
+}
+ROLES: dict[str, Any] = {
+    "owner": _("owner"),
+    "administrator": _("administrator"),
+    "operator": _("operator"),
+    "developer": _("developer"),
+    "viewer": _("viewer"),
+}
+
+
+@register.filter
+def policy(name: str) -> Any:
+    """A queue policy in the reader's language."""
+    return POLICIES.get(str(name), name)
+
+
+@register.filter
+def role(name: str) -> Any:
+    """A role in the reader's language; one of a workspace's own keeps its name."""
+    return ROLES.get(str(name), name)
+
+
 @register.simple_tag
 def icon(name: str) -> SafeString:
     """An icon of the sprite; it says nothing by itself, so the words beside it must."""

@@ -155,7 +155,7 @@ def invitation_revoke(request: HtmxRequest, pk: int, invitation_pk: int) -> Http
 
 
 @require_http_methods(["GET", "POST"])
-def invitation(request: HtmxRequest, secret: str) -> HttpResponse:
+def invitation(request: HttpRequest, secret: str) -> HttpResponse:
     """The page that a mail leads to: join with the account one has, or make one."""
     found = find_invitation(secret)
     knows_account = User.objects.filter(email__iexact=found.email).exists()
