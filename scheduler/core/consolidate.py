@@ -96,6 +96,11 @@ def _movable_by_row(world: World, pool: int) -> dict[int, list[Work]]:
     known = world.movable.get(pool)
     if known is None:
         known = world.movable[pool] = _list_movable(world, pool)
+        rooms = world.pools[pool].rooms
+        largest = np.zeros(len(rooms), dtype=np.int64)
+        for row, works in known.items():
+            largest[row] = max(1, _gpus_on(works[0], rooms.nodes[row].id))
+        world.largest_movable[pool] = largest
     return known
 
 
@@ -144,11 +149,7 @@ def _make_room(
     while count and (row := rooms.best_row(ask, LATER, allowed)) is not None:
         rooms.place(ask, row, LATER, who)
         count -= 1
-    heap = [
-        (_least_moves(lacking, by_row[row], rooms.nodes[row].id), lacking, row)
-        for row, lacking in _lacking(world, pool, ask, allowed)
-        if row in by_row
-    ]
+    heap = _least_moves(world, pool, ask, allowed)
     heapq.heapify(heap)  # a lower bound: looked at closer when it comes to the top
     while count and heap:
         moves, size, row = heapq.heappop(heap)
@@ -167,26 +168,23 @@ def _make_room(
     return count == 0
 
 
-def _least_moves(lacking: int, works: Sequence[Work], node: int) -> int:
-    """So many must move at least, the first being the largest."""
-    return max(1, -(-lacking // max(1, _gpus_on(works[0], node))))
-
-
 def _may_go(work: Work, claim: Claim, chosen: Sequence[Work]) -> bool:
     if work is claim.work or work.told or any(not held.live for held in work.present.values()):
         return False
     return work not in chosen
 
 
-def _lacking(world: World, pool: int, ask: Ask, allowed: Bools | None) -> list[tuple[int, int]]:
-    """Suitable nodes, and how many milli-GPUs each lacks for one worker: the least that must move."""
+def _least_moves(world: World, pool: int, ask: Ask, allowed: Bools | None) -> list[tuple[int, int, int]]:
+    """(moves that are needed at least, milli-GPUs that are lacking, row) of each suitable node with movable work."""
     rooms = world.pools[pool].rooms
-    suited = np.flatnonzero(ask.mask if allowed is None else ask.mask & allowed)
+    largest = world.largest_movable[pool]
+    suited = np.flatnonzero(ask.mask & (largest > 0) if allowed is None else ask.mask & allowed & (largest > 0))
     free = rooms.free_devices(LATER, suited)
     asked = ask.millionths[suited]
     fitting = (free >= asked[:, None]).sum(axis=1) if free.shape[1] else np.zeros(len(suited), dtype=np.int64)
     lacking = np.maximum(ask.gpus - fitting, 0) * asked // MILLI
-    return list(zip(suited.tolist(), lacking.tolist(), strict=True))
+    moves = np.maximum(1, -(-lacking // largest[suited]))
+    return list(zip(moves.tolist(), lacking.tolist(), suited.tolist(), strict=True))
 
 
 def _gpus_of(works: Sequence[Work]) -> int:

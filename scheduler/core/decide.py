@@ -74,7 +74,7 @@ class Cycle:
         self.demand = Demand(world)
         self.reserved = Reserved()
         self.starts: list[Start] = []
-        self.evictions: list[Eviction] = []
+        self.evictions: dict[int, Eviction] = {}
         self.shrinks: list[Shrink] = []
         self.moves: list[Move] = []
         self.releases: list[Release] = []
@@ -146,9 +146,9 @@ class Cycle:
         """Record that a piece leaves: an eviction if nothing of the workload stays."""
         identifier = piece.workload.id
         if piece.work.told:
-            self.shrinks = [shrink for shrink in self.shrinks if shrink.workload != identifier]
-            if not any(eviction.workload == identifier for eviction in self.evictions):
-                self.evictions.append(Eviction(identifier, rule, pool, claimant, order, order_id, facts))
+            if self.shrinks:  # other workers of it were taken before: now it is stopped
+                self.shrinks = [shrink for shrink in self.shrinks if shrink.workload != identifier]
+            self.evictions[identifier] = Eviction(identifier, rule, pool, claimant, order, order_id, facts)
         else:
             self.shrinks.append(Shrink(identifier, piece.keys, rule, pool, claimant, order, order_id, facts))
 
@@ -549,7 +549,7 @@ class Cycle:
         self._close_served_heads()
         return Plan(
             starts=tuple(sorted(self.starts, key=lambda s: (s.place.workload, s.place.group, s.place.index))),
-            evictions=tuple(sorted(self.evictions, key=lambda e: e.workload)),
+            evictions=tuple(self.evictions[identifier] for identifier in sorted(self.evictions)),
             shrinks=tuple(sorted(self.shrinks, key=lambda s: (s.workload, s.workers))),
             moves=tuple(sorted(self.moves, key=lambda m: m.workload)),
             releases=tuple(sorted(self.releases, key=lambda r: r.workload)),

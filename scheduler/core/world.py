@@ -26,7 +26,7 @@ from scheduler.core.model import (
 )
 from scheduler.core.policy import Policy
 from scheduler.core.resources import NOTHING, Amount
-from scheduler.core.rooms import Ask, Bools, Rooms
+from scheduler.core.rooms import Ask, Bools, Ints, Rooms
 from scheduler.core.tree import RESOURCES, Row, books_of, tree_of
 
 WorkerKey = tuple[int, int]
@@ -109,6 +109,8 @@ class World:
         """What may be taken of each workload in a pool, remembered until what it holds changes."""
         self.movable: dict[int, dict[int, list[Work]]] = {}
         """Work that might move at the start of the cycle, by pool and row."""
+        self.largest_movable: dict[int, Ints] = {}
+        """By pool and row, the most milli-GPUs that one of them holds there."""
         self._journal: list[Callable[[], None]] = []
         self._take_allocations(snapshot.allocations)
 
