@@ -214,7 +214,9 @@ def mean_waits(cluster: Cluster) -> dict[str, float]:
 def use(cluster: Cluster, wall_s: float) -> float:
     """Unit-seconds held, from start order to gone, as a part of all units over the wall time."""
     rows = Allocation.objects.filter(workload__cluster=cluster).values_list("cpu_milli", "ordered_at", "ended_at")
-    held = sum(cores * (ended - ordered).total_seconds() for cores, ordered, ended in rows) / CORE / CLOCK_SPEED
+    held = (
+        sum(cores * (ended - ordered).total_seconds() for cores, ordered, ended in rows if ended) / CORE / CLOCK_SPEED
+    )
     return round(held / (PARENTS * QUOTAS_EACH * PROMISED * wall_s), 4)
 
 

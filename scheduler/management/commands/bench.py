@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -154,7 +154,7 @@ class Command(BaseCommand):
         "Measure one thing, or without a name the standard set, and print a line of JSON for each; "
         "docs/benchmarks.md says what each is and how it went."
     )
-    requires_system_checks: Sequence[str] = []
+    requires_system_checks = ()
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         parser = super().create_parser(prog_name, subcommand, **kwargs)

@@ -28,7 +28,7 @@ class Command(BaseCommand):
     """The command."""
 
     help = HELP
-    requires_system_checks: list[str] = []  # noqa: RUF012  Django's own name and type
+    requires_system_checks = ()
 
     def create_parser(self, *args: Any, **options: Any) -> Any:
         return super().create_parser(*args, formatter_class=RawDescriptionHelpFormatter, **options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from scheduler.documents import filled, stale_pages
 
 class Command(BaseCommand):
     help = "Make the parts of docs/ anew that come from the code; with --check only say which are stale."
-    requires_system_checks: Sequence[str] = []
+    requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--check", action="store_true", help="change nothing; exit with 1 when a page is stale")

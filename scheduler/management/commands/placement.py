@@ -35,7 +35,7 @@ def seeds_of(text: str) -> tuple[int, ...]:
 
 class Command(BaseCommand):
     help = "Run the placement benchmark and print its figures as JSON; progress goes to standard error."
-    requires_system_checks: Sequence[str] = []
+    requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--nodes", type=Path, required=True, help="CSV: cpu_milli, memory_mib, gpu, model")

@@ -43,7 +43,7 @@ class Command(BaseCommand):
         "Replay a log of arrivals on a sample of nodes, with a virtual clock and a throw-away database. Prints "
         "a table of the ways side by side and one closing line of JSON; progress goes to standard error."
     )
-    requires_system_checks: Sequence[str] = []
+    requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("jobs", type=Path, help="CSV: job, arrival_s, queued_s, duration_s, gpus, gpu_milli, ...")
