@@ -171,7 +171,7 @@ def invitation(request: HttpRequest, secret: str) -> HttpResponse:
     )
     if request.method != "POST":
         return page.answer()
-    if request.user.is_authenticated:
+    if request.user.pk is not None:  # somebody who has not signed in has none
         member = accept_invitation(actor=request.user, secret=secret)
         return redirect("workspace-detail", member.workspace_id)
     if knows_account or not form.is_valid():

@@ -13,7 +13,7 @@ from tools.devtool import messages
 
 LOCALES = Path(__file__).resolve().parents[2] / "locale"
 PLACEHOLDER = re.compile(r"%\((\w+)\)s")
-TITLES = {"en": "Resource Quotas", "es": "Cuotas de recursos", "tr": "Kaynak kotaları", "zh-hans": "资源配额"}  # noqa: RUF001 (Turkish letters)
+TITLES = {"en": "Resource Quotas", "es": "Cuotas de recursos", "tr": "Kaynak kotaları", "zh-hans": "资源配额"}
 
 
 @pytest.mark.parametrize("folder", ["es", "tr", "zh_Hans"])

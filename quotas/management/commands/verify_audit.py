@@ -9,9 +9,7 @@ from quotas.sealing import seal_audit, verify_audit
 
 
 class Command(BaseCommand):
-    help = (
-        "Recompute the daily hash chain of the audit. Exit status 1 when a sealed entry is not what it was."
-    )
+    help = "Recompute the daily hash chain of the audit. Exit status 1 when a sealed entry is not what it was."
 
     def handle(self, *args: Any, **options: Any) -> None:
         seal_audit(timezone.now())
