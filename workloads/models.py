@@ -142,6 +142,7 @@ class Workload(models.Model):
             models.Index(fields=("quota", "-submitted_at", "-id"), name="workload_by_quota"),
             models.Index(fields=("-submitted_at", "-id"), name="workload_newest"),
             models.Index(fields=("owner", "-submitted_at"), name="workload_by_owner"),
+            models.Index(fields=("state", "-submitted_at", "-id"), name="workload_by_state"),
         ]
         constraints: ClassVar = [
             models.UniqueConstraint(
