@@ -123,5 +123,4 @@ class Planned:
         for kept in self._kept_whole:
             if kept > gpus:
                 lost += untouched // kept - (untouched - gpus) // kept
-        counts: Floats = BROKEN * (lost > 0)
-        return counts
+        return np.where(lost > 0, BROKEN, 0.0)
