@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy
 from console.amounts import gpus, memory, span
 from console.selectors import Attention, Branch, QueueLine, is_move, verdict_of
 from quotas.models import QuotaVersion, User
-from quotas.words import sentence
+from quotas.words import amount_words, sentence
 from scheduler.previews import Book, Preview
 from workloads.models import Allocation, Event, Phase, State, Verdict, Workload
 from workloads.seeing import facts_for
@@ -94,14 +94,24 @@ def why_words(code: str, facts: Mapping[str, Any]) -> str:
 
 
 UNBLOCK = {
-    "ends": gettext_lazy("Room becomes free when running work ends."),
-    "reclaim": gettext_lazy("Room that is lent to others can be taken back."),
-    "fewer": gettext_lazy("It could start with fewer workers."),
-    "priority": gettext_lazy("A higher priority would let it pass."),
-    "release": gettext_lazy("Release it."),
-    "limit": gettext_lazy("A higher limit of the quota would let it start."),
-    "guaranteed": gettext_lazy("A larger guarantee would let it start."),
-    "idle": gettext_lazy("It could start at once on idle room, if its use of idle room were allowed."),
+    "head": gettext_lazy("It moves when the workload ahead of it starts or leaves."),
+    "release": gettext_lazy("Somebody has to release it."),
+    "members": gettext_lazy("%(amount)s more workers would have to find room."),
+    "lacking": gettext_lazy("%(amount)s more would let it start."),
+    "free_gpu_milli": gettext_lazy("%(amount)s would have to become free."),
+    "idle": gettext_lazy("%(amount)s would have to be idle."),
+    "on_one_node_gpu_milli": gettext_lazy("%(amount)s would have to be free on one node."),
+    "later": gettext_lazy("Time alone will help."),
+    "leaving": gettext_lazy("It starts when what is leaving is gone."),
+    "reservation": gettext_lazy("It moves when the reservation of the other ends."),
+    "engine": gettext_lazy("The engine has to answer again."),
+    "at_ms": gettext_lazy("It may start at its time."),
+}
+UNBLOCK_NODES = {
+    "closer": gettext_lazy("Nodes that are closer together would have to be free."),
+    "labels": gettext_lazy("Nodes with the labels that it asks for would have to be free."),
+    "ready": gettext_lazy("Nodes or devices have to become healthy again."),
+    "larger": gettext_lazy("It needs larger nodes, or to ask for less."),
 }
 
 
@@ -110,13 +120,16 @@ def unblock_words(workload: Workload, reader: User) -> list[str]:
     verdict = verdict_of(workload)
     if verdict is None or workload.state not in (State.QUEUED, State.RESIZING):
         return []
-    seen = facts_for(reader)
-    hints = verdict.would_unblock if isinstance(verdict.would_unblock, list) else [verdict.would_unblock]
-    found = []
-    for hint in hints:
-        facts = seen(hint) if isinstance(hint, Mapping) else {}
-        found += [str(words) for name, words in UNBLOCK.items() if name in facts]
-    return list(dict.fromkeys(found))
+    facts = facts_for(reader)(verdict.would_unblock) if isinstance(verdict.would_unblock, Mapping) else {}
+    nodes = UNBLOCK_NODES.get(str(facts.get("nodes")))
+    found = [str(words) % {"amount": unblock_amount(name, facts)} for name, words in UNBLOCK.items() if name in facts]
+    return [*found, *([str(nodes)] if nodes else [])]
+
+
+def unblock_amount(name: str, facts: Mapping[str, Any]) -> str:
+    """The number of a hint in its unit."""
+    unit = "gpu_milli" if name.endswith("gpu_milli") else facts.get("resource")
+    return amount_words(unit, facts[name]) if unit else str(facts[name])
 
 
 # --- what needs a look -----------------------------------------------------------------------------------------------

@@ -136,7 +136,7 @@ def test_work_that_starts_shows_on_its_page_at_once(browser: Browser, served: Se
     workload = served.world.workloads["wide-b"]
     with signed_in(browser, served, "developer-b") as page:
         page.goto(f"/workloads/{workload.pk}")
-        expect(page.locator(".why")).to_contain_text("Not all workers of the gang")
+        expect(page.locator(".why")).to_contain_text("1 of its 2 workers")
         expect(page.locator("[data-live-text]")).to_contain_text("Live")
         workload.state = "starting"
         commit(lambda: workload.save(update_fields=["state"]), f"workload.{workload.pk}", "workloads")

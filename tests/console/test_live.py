@@ -86,7 +86,7 @@ def test_a_stream_carries_ones_own_and_nothing_of_others(served: Served):
 
 
 def test_nobody_in_particular_gets_no_stream(served: Served):
-    assert httpx.get(f"{served.address}/events").status_code == 401
+    assert httpx.get(f"{served.address}/events", timeout=20).status_code == 401
 
 
 def test_a_closed_account_is_welcome_no_more(world: World, monkeypatch: pytest.MonkeyPatch):

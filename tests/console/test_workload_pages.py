@@ -115,8 +115,9 @@ def test_a_place_of_another_team_cannot_be_chosen(world: World, client_for: Clie
 
 def test_why_it_waits_stands_on_its_page_with_its_code(world: World, client_for: ClientFor):
     body = client_for("developer-b").get(f"/workloads/{world.workloads['wide-b'].pk}").content.decode()
-    assert "Not all workers of the gang find room at once" in body
+    assert "1 of its 2 workers find room now" in body
     assert "nodes.gang" in body
+    assert "1 more workers would have to find room." in body
 
 
 def test_the_timeline_lists_every_move(world: World, client_for: ClientFor):
@@ -233,7 +234,7 @@ def test_an_operator_moves_a_job_up_inside_its_priority(world: World, client_for
 
 def test_the_queue_gives_each_line_its_reason(world: World, client_for: ClientFor):
     body = client_for("viewer-b").get("/queue").content.decode()
-    assert "Not all workers of the gang find room at once" in body
+    assert "1 of its 2 workers find room now" in body
     assert f'id="l-{world.workloads["held-c"].pk}"' not in body
 
 

@@ -220,6 +220,12 @@ def waiting(
         world, name, Kind.TRAINING, team, quota, gpus=gpus, replicas=replicas, state=State.QUEUED, held=held
     )
     Verdict.objects.create(
-        workload=workload, code=code, facts=facts or {}, would_unblock=[], queue_position=1, since=world.now, cycle=1
+        workload=workload,
+        code=code,
+        facts=facts or {},
+        would_unblock={"members": 1},
+        queue_position=1,
+        since=world.now,
+        cycle=1,
     )
     return workload
