@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from pytest_django import DjangoDbBlocker
-from pytest_django.plugin import DjangoDbBlocker
 
 from scheduler.scenarios.format import read_scenario
 from scheduler.scenarios.runner import run_scenario
