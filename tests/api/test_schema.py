@@ -110,7 +110,7 @@ def send(case: Case, world: World) -> None:
 def aim(case: Case, world: World) -> None:
     """Point most cases at things that are there, so that they get past the search."""
     dice = random.Random(repr((case.path_parameters, case.body)))
-    own = {"clusters": "cluster", "workloads": "service"}
+    own = {"workloads": "service", "quota_requests": "request"}
     kind = case.path.split("/")[3]
     for name in case.path_parameters or {}:
         if dice.random() < 0.8:
