@@ -17,6 +17,11 @@ from scheduler.core.rooms import LATER, MILLI, Ask, Bools, NodeRoom
 from scheduler.core.tree import RESOURCES
 from scheduler.core.world import Work, World
 
+_NODES = 128
+"""So many nodes are looked at for one worker; for more workers more."""
+_FAR = 2**40
+"""More than any node lacks, in milli-GPUs."""
+
 
 @dataclass(frozen=True, eq=False)
 class Moved:
@@ -149,7 +154,7 @@ def _make_room(
     while count and (row := rooms.best_row(ask, LATER, allowed)) is not None:
         rooms.place(ask, row, LATER, who)
         count -= 1
-    heap = _least_moves(world, pool, ask, allowed)
+    heap = _least_moves(world, pool, ask, allowed, max(_NODES, 4 * count))
     heapq.heapify(heap)  # a lower bound: looked at closer when it comes to the top
     while count and heap:
         moves, size, row = heapq.heappop(heap)
@@ -174,7 +179,7 @@ def _may_go(work: Work, claim: Claim, chosen: Sequence[Work]) -> bool:
     return work not in chosen
 
 
-def _least_moves(world: World, pool: int, ask: Ask, allowed: Bools | None) -> list[tuple[int, int, int]]:
+def _least_moves(world: World, pool: int, ask: Ask, allowed: Bools | None, most: int) -> list[tuple[int, int, int]]:
     """(moves that are needed at least, milli-GPUs that are lacking, row) of each suitable node with movable work."""
     rooms = world.pools[pool].rooms
     largest = world.largest_movable[pool]
@@ -184,6 +189,9 @@ def _least_moves(world: World, pool: int, ask: Ask, allowed: Bools | None) -> li
     fitting = (free >= asked[:, None]).sum(axis=1) if free.shape[1] else np.zeros(len(suited), dtype=np.int64)
     lacking = np.maximum(ask.gpus - fitting, 0) * asked // MILLI
     moves = np.maximum(1, -(-lacking // largest[suited]))
+    if len(suited) > most:  # of many nodes those that look best
+        best = np.sort(np.argpartition(moves * _FAR + lacking, most)[:most])
+        moves, lacking, suited = moves[best], lacking[best], suited[best]
     return list(zip(moves.tolist(), lacking.tolist(), suited.tolist(), strict=True))
 
 

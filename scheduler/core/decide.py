@@ -62,6 +62,9 @@ def decide(snapshot: Snapshot, policy: Policy = PRODUCT) -> Plan:
     return cycle.plan()
 
 
+_FIRST_LOOK = 256
+"""So many of the least valuable workloads are looked at first; all only where they do not suffice."""
+
 Verdict = tuple[Refusal, int]
 """Why not, and in which pool."""
 
@@ -457,8 +460,11 @@ class Cycle:
             amount = self.demand.amount(wider.work, wider.keys, tried.pool)
             self._let_in(wider.work, amount, tried.pool)
             case = Case(self.world, self.demand, wider, tried.pool)
-            found = candidates(case)
+            found = candidates(case, _FIRST_LOOK)
             victims = find_victims(case, found.pieces)
+            if victims is None and not found.all_seen:
+                found = candidates(case)
+                victims = find_victims(case, found.pieces)
             if victims is not None:
                 self._carry_out(case, victims)
                 return True

@@ -60,7 +60,6 @@ class Case:
         self.work = claim.work
         self.accounts: Accounts = world.pools[pool].accounts
         self.amount = demand.amount(claim.work, claim.keys, pool)
-        self.lacks = _lacking(self)
         self._relations: dict[int, Relation] = {}
         self._borrowed: dict[int, dict[int, Row]] = {}
         self._used: dict[int, Row] = {}
@@ -146,6 +145,11 @@ class Case:
         if identifier not in self._most_borrowed:
             self._most_borrowed[identifier] = most_borrowed(self.accounts, piece.work.quota, identifier)
         return max(0, piece.amount[0] - self._most_borrowed[identifier])
+
+    @cached_property
+    def lacks(self) -> tuple[int, ...]:
+        """The resources that keep the claim from fitting; first asked for before anything is taken."""
+        return _lacking(self)
 
     @cached_property
     def within_entitlement(self) -> bool:

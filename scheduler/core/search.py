@@ -25,7 +25,7 @@ from scheduler.core.lawful import (
     side_may_reclaim,
     would_borrow_again,
 )
-from scheduler.core.model import IdleUse, Place, Rule, Workload
+from scheduler.core.model import IdleUse, Kind, Place, Rule, Workload
 from scheduler.core.place import has_neighbours, place_claim
 from scheduler.core.resources import UNBOUNDED
 from scheduler.core.rooms import LATER, Ask, NodeRoom
@@ -69,6 +69,7 @@ class Candidates:
     case: Case
     pieces: tuple[Piece, ...]
     protected: tuple[Piece, ...]
+    all_seen: bool
 
     @property
     def would_help(self) -> bool:
@@ -104,18 +105,29 @@ def _takes_from_siblings(world: World, quota: int) -> bool:
     return world.tree.quotas[quota].priority_preemption.siblings
 
 
-def candidates(case: Case) -> Candidates:
-    """Pieces that some rule would give to the claim, the least valuable first."""
+def candidates(case: Case, most: int | None = None) -> Candidates:
+    """Pieces that some rule would give to the claim, the least valuable first.
+
+    With `most` only so many of the least valuable workloads are looked at; `all_seen` tells whether that was all.
+    """
+    works = [case.world.work[identifier] for identifier in sorted(_who_may_be_taken(case))]
+    works = [work for work in works if work is not case.work and work.is_live and not _is_on_its_way(work)]
+    all_seen = most is None or len(works) <= most
+    if most is not None and not all_seen:
+        works = sorted(works, key=partial(_least_value, case))[:most]
     found: list[Piece] = []
     protected: list[Piece] = []
-    for identifier in sorted(_who_may_be_taken(case)):
-        work = case.world.work[identifier]
-        if work is case.work or not work.is_live or _is_on_its_way(work):
-            continue
+    for work in works:
         pieces, spared = _pieces_if_lawful(case, work)
         (protected if spared else found).extend(pieces)
     by_value = tuple(sorted(found, key=lambda piece: (piece.value, piece.keys)))
-    return Candidates(case, by_value, tuple(protected))
+    return Candidates(case, by_value, tuple(protected), all_seen)
+
+
+def _least_value(case: Case, work: Work) -> tuple[bool, ValueKey]:
+    pieces = pieces_of(case.world, work, case.pool)
+    value = min((piece.value for piece in pieces), default=(True, True, 0, 0, 0, work.workload.id))
+    return work.workload.kind is Kind.NOTEBOOK, value
 
 
 def _who_may_be_taken(case: Case) -> set[int]:
