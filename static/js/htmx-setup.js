@@ -26,6 +26,7 @@ export function startHtmx() {
   });
   if (window.Idiomorph) {
     const { callbacks } = window.Idiomorph.defaults;
+    window.Idiomorph.defaults.ignoreActiveValue = true; // what is being typed stays
     callbacks.beforeAttributeUpdated = (name) => !KEPT_ATTRIBUTES.has(name);
     callbacks.beforeNodeMorphed = leaveOpenedMenusAlone;
   }

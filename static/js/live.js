@@ -26,7 +26,9 @@ function refreshBadge() {
   }
 }
 
+// A hidden tab asks for nothing; it catches up when it is shown again.
 function announce(topic) {
+  if (document.hidden) return;
   document.body.dispatchEvent(new CustomEvent(`live:${topic}`));
 }
 

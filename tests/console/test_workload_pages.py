@@ -9,7 +9,7 @@ import pytest
 
 from tests.console.conftest import ClientFor
 from tests.console.world import World, waiting
-from workloads.models import Event, State, Workload
+from workloads.models import Event, State, Verdict, Workload
 
 
 def submission(world: World, team: str, quota: str, **changes: object) -> dict[str, object]:
@@ -248,3 +248,12 @@ def test_a_start_that_can_be_estimated_is_told(world: World, client_for: ClientF
     verdict.save()
     body = client_for("viewer-b").get(f"/workloads/{world.workloads['wide-b'].pk}").content.decode()
     assert re.search(r"Thought to start in 30 min( \d+ s)? to 2 h( \d+ min)?\.", body)
+
+
+def test_a_place_in_the_queue_counts_only_what_the_reader_may_see(world: World, client_for: ClientFor):
+    hidden = waiting(world, "secret", "b", "north", gpus=1, replicas=1, code="nodes.full")
+    Workload.objects.filter(pk=hidden.pk).update(visibility="private", owner=world.users["operator-b"])
+    Verdict.objects.filter(workload=world.workloads["wide-b"]).update(queue_position=2)
+    path = f"/workloads/{world.workloads['wide-b'].pk}"
+    assert "Place 1 in its queue." in client_for("developer-b").get(path).content.decode()
+    assert "Place 2 in its queue." in client_for("operator-b").get(path).content.decode()
