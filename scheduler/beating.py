@@ -21,7 +21,7 @@ from workloads.services import apply_due_rules, stop_overdue
 
 WATCH_LOCK = 0x71DF
 LONGEST_CALM = timedelta(seconds=10)  # real time after which a cluster is cycled though nobody asked
-SLICE_S = 0.05
+SLICE_S = 0.1
 KEEP_CYCLES = timedelta(days=2)
 KEEP_COMMANDS = timedelta(hours=1)
 KEEP_REPLICAS = timedelta(hours=1)  # cluster time

@@ -191,11 +191,11 @@ def _(action: script.RemoveNode, stage: Stage, driver: Driver) -> None:
 def _(action: script.Fail, stage: Stage, driver: Driver) -> None:
     """The engine reports it as it reports everything: when somebody looks."""
     workload = stage.workload(action.workload)
-    live = Allocation.objects.filter(workload=workload, phase__in=(Phase.STARTING, Phase.RUNNING))
-    workers = list(live.order_by("group", "index").values_list("id", flat=True))
-    if action.worker >= len(workers):
-        raise Unexpected(f"{action.workload} has no worker {action.worker}; {len(workers)} run")
-    SimulatedEngine(stage.cluster).fail(str(workers[action.worker]))
+    live = Allocation.objects.filter(workload=workload, phase__in=(Phase.STARTING, Phase.RUNNING), index=action.worker)
+    worker = live.order_by("-group").values_list("id", flat=True).first()
+    if worker is None:
+        raise Unexpected(f"{action.workload} has no worker {action.worker} that runs")
+    SimulatedEngine(stage.cluster).fail(str(worker))
     driver.take_note()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from scheduler.scenarios.format import read_scenario
 from scheduler.scenarios.reading import InvalidScenario
-from scheduler.scenarios.runner import Outcome, run_scenario
+from scheduler.scenarios.runner import Outcome, Say, run_scenario
 from scheduler.scenarios.script import Scenario
 
 FAILED, INVALID = 1, 2
@@ -54,7 +55,7 @@ class Command(BaseCommand):
         return found, invalid
 
     def _play(self, scenario: Scenario, options: dict[str, Any]) -> Outcome:
-        outcome = run_scenario(scenario, trace=self.stdout.write if options["trace"] else None)
+        outcome = self._run(scenario, trace=self.stdout.write if options["trace"] else None)
         if options["json"]:
             self.stdout.write(
                 json.dumps(
@@ -71,6 +72,15 @@ class Command(BaseCommand):
             for failure in outcome.failures:
                 self.stdout.write(failure)
         return outcome
+
+    def _run(self, scenario: Scenario, trace: Say | None) -> Outcome:
+        """One scenario that breaks down must not keep the others from being played."""
+        try:
+            return run_scenario(scenario, trace)
+        except Exception as problem:  # noqa: BLE001 - whatever it is, it is told as this scenario's failure
+            self.stderr.write(traceback.format_exc())
+            failure = f"{scenario.file}: broke down with {type(problem).__name__}: {problem}"
+            return Outcome(scenario.file, scenario.name, [failure])
 
 
 def _files(paths: list[Path]) -> list[Path]:
