@@ -1,4 +1,4 @@
-"""Every scenario file holds: those of this folder, the examples of the documentation, and shared ones if there."""
+"""Every scenario file holds: those of this folder, the examples, and shared ones if there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scheduler.scenarios.format import read_scenario
 from scheduler.scenarios.runner import run_scenario
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = (ROOT / "tests" / "scenarios", ROOT / "docs" / "examples", ROOT.parent / "shared" / "scenarios")
+FOLDERS = (ROOT / "tests" / "scenarios", ROOT / "examples" / "scenarios", ROOT.parent / "shared" / "scenarios")
 FILES = [path for folder in FOLDERS for path in sorted(folder.rglob("*.yaml"))]
 
 
