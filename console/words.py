@@ -18,7 +18,7 @@ from quotas.words import amount_words, sentence
 from scheduler.previews import Book, Preview
 from workloads.models import Allocation, Event, Phase, State, Verdict, Workload
 from workloads.seeing import facts_for
-from workloads.selectors import visible_workloads
+from workloads.selectors import place_in_queue
 
 # --- why something waits ---------------------------------------------------------------------------------------------
 
@@ -73,18 +73,8 @@ def why_of(workload: Workload, reader: User) -> Why | None:
         return Why(code, why_words(code, {}), None, None, "")
     facts = facts_for(reader)(verdict.facts)
     starts = start_words(verdict, workload.cluster.now())
-    place = place_in_queue(verdict, workload, reader)
+    place = place_in_queue(actor=reader, workload=workload)
     return Why(verdict.code, why_words(verdict.code, facts), place, verdict.since, starts)
-
-
-def place_in_queue(verdict: Verdict, workload: Workload, reader: User) -> int | None:
-    """Its place among what the reader may see, from 1; what is not theirs to see takes no place."""
-    if verdict.queue_position is None:
-        return None
-    ahead = visible_workloads(reader).filter(
-        quota=workload.quota_id, verdict__queue_position__lt=verdict.queue_position
-    )
-    return ahead.count() + 1
 
 
 def start_words(verdict: Verdict | None, now: datetime) -> str:

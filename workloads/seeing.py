@@ -9,13 +9,16 @@ from quotas.actors import Actor
 from quotas.permissions import grants_of
 
 NAMES_OTHERS = frozenset(
-    "ahead ancestor behind blocked_by by claimant claimants common_ancestor ends first head holder holders id ids of "
-    "owner quota quotas reservation sibling siblings side sides victim victims workload workloads".split()
+    "ahead ancestor behind best_node blocked_by by claimant claimants common_ancestor ends first head holder holders id "
+    "ids of owner quota quotas reservation sibling siblings side sides victim victims workload workloads".split()
 )
 HARMLESS_TEXT = frozenset(
     "code entry gpu_model kind kinds label level levels missing model nodes node order outcome policy pool pools "
     "reason resource resources rule state states to unit values verb wanted why".split()
 )
+
+WORDS = frozenset("available closer ends gone labels larger neighbours ready starts".split())
+"""What the scheduler says for a name where it names nobody: ``{"head": "starts"}``."""
 
 
 def facts_for(actor: Actor) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
@@ -28,14 +31,22 @@ def facts_for(actor: Actor) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
 
 
 def of_own_work(facts: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in facts.items() if name not in NAMES_OTHERS and _tells_nothing(name, value)}
+    return {name: value for name, value in facts.items() if _is_word(value) or _is_harmless(name, value)}
+
+
+def _is_word(value: Any) -> bool:
+    return isinstance(value, str) and value in WORDS
+
+
+def _is_harmless(name: str, value: Any) -> bool:
+    return name not in NAMES_OTHERS and _tells_nothing(name, value)
 
 
 def _tells_nothing(name: str, value: Any) -> bool:
     if isinstance(value, str):
         return name in HARMLESS_TEXT
     if isinstance(value, Mapping):
-        return all(key not in NAMES_OTHERS and _tells_nothing(str(key), inner) for key, inner in value.items())
+        return all(_is_harmless(str(key), inner) for key, inner in value.items())
     if isinstance(value, list | tuple):
         return all(_tells_nothing(name, inner) for inner in value)
     return True

@@ -52,6 +52,15 @@ def timeline(workload: Workload) -> QuerySet[Event]:
     return workload.events.order_by("id")
 
 
+def place_in_queue(*, actor: Actor, workload: Workload) -> int | None:
+    """Its place in the queue of its quota among what the actor sees, from 1; None when it is in no queue."""
+    verdict = getattr(workload, "verdict", None)
+    if verdict is None or verdict.queue_position is None:
+        return None
+    waiting = visible_workloads(actor).filter(quota=workload.quota_id)
+    return waiting.filter(verdict__queue_position__lt=verdict.queue_position).count() + 1
+
+
 def subtree_of(quota: Quota) -> list[int]:
     """Ids of the quota and all below it."""
     pairs = Quota.objects.filter(cluster_id=quota.cluster_id).values_list("id", "parent_id")

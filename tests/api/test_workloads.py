@@ -11,6 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from quotas.models import AuditEvent
 from tests.api.world import FOREIGN, World, give_workload
 from workloads.models import Verdict, Workload
+from workloads.seeing import of_own_work
 
 TRAINING = {"name": "new", "kind": "training", "quota": "quota-a", "gpus": 2, "idle": "allow", "replicas": 2}
 
@@ -87,6 +88,22 @@ def test_why_tells_the_reason_and_nothing_of_other_teams(world: World) -> None:
     assert why["would_unblock"] == {}
     assert why["message"]
     assert world.client("platform").get(path).json()["facts"]["holder"] == FOREIGN + 6
+
+
+@pytest.mark.parametrize(
+    ("facts", "seen"),
+    [
+        ({"asked": 8000, "available": 2000, "resource": "gpu_milli"}, None),
+        ({"head": 17, "policy": "fifo"}, {"policy": "fifo"}),
+        ({"head": "starts"}, None),
+        ({"nodes": "larger", "pool": 3}, None),
+        ({"best_node": 4, "reaches_gpu_milli": 6000}, {"reaches_gpu_milli": 6000}),
+        ({"inner": {"claimant": "chat", "share": 1}}, {}),
+        ({"asked": {"gpu_milli": 8}, "names": ["chat"]}, {"asked": {"gpu_milli": 8}}),
+    ],
+)
+def test_facts_keep_numbers_and_lose_names(facts: dict[str, Any], seen: dict[str, Any] | None) -> None:
+    assert of_own_work(facts) == (facts if seen is None else seen)
 
 
 def test_a_place_in_the_queue_counts_only_what_one_sees(world: World) -> None:

@@ -47,7 +47,7 @@ from workloads.api.shapes import (
 )
 from workloads.models import Allocation, Event, Workload
 from workloads.seeing import facts_for
-from workloads.selectors import visible_workloads
+from workloads.selectors import place_in_queue, visible_workloads
 from workloads.services import (
     change_priority,
     change_visibility,
@@ -136,7 +136,7 @@ class WorkloadDoor(Door):
     @action(detail=True)
     def why(self, request: Request, pk: int) -> Response:
         """Why it waits, what would let it run, its place in the queue, and when it may start."""
-        return Response(self.shown(why_of(self.one(pk), self.rows(), self.seen), WhyRead))
+        return Response(self.shown(why_of(self.actor, self.one(pk)), WhyRead))
 
     @extend_schema(responses=EventRead(many=True))
     @action(detail=True)
@@ -311,20 +311,18 @@ class WorkloadDoor(Door):
         return self.changed(saved, reads=RulesRead)
 
 
-def why_of(
-    workload: Workload, visible: QuerySet[Workload], seen: Callable[[Mapping[str, Any]], dict[str, Any]]
-) -> dict[str, Any]:
-    """The verdict as the caller may read it; places in the queue count only what it sees."""
+def why_of(actor: User, workload: Workload) -> dict[str, Any]:
+    """The verdict as the actor may read it; places in the queue count only what it sees."""
     verdict = getattr(workload, "verdict", None)
     if verdict is None or workload.is_final:
         return {"state": workload.state, "code": None}
-    ahead = visible.filter(quota=workload.quota_id, verdict__queue_position__lt=verdict.queue_position or 0).count()
+    seen = facts_for(actor)
     return {
         "state": workload.state,
         "code": verdict.code,
         "facts": seen(verdict.facts),
         "would_unblock": seen(verdict.would_unblock),
-        "position": None if verdict.queue_position is None else ahead + 1,
+        "position": place_in_queue(actor=actor, workload=workload),
         "since": verdict.since,
         "earliest_at": verdict.earliest_at,
         "latest_at": verdict.latest_at,
