@@ -9,8 +9,8 @@ from quotas.actors import Actor
 from quotas.permissions import grants_of
 
 NAMES_OTHERS = frozenset(
-    "ahead ancestor behind best_node blocked_by by claimant claimants common_ancestor ends first head holder holders id "
-    "ids of owner quota quotas reservation sibling siblings side sides victim victims workload workloads".split()
+    "ahead ancestor behind best_node blocked_by by claimant claimants common_ancestor ends first head holder holders "
+    "id ids of owner quota quotas reservation sibling siblings side sides victim victims workload workloads".split()
 )
 HARMLESS_TEXT = frozenset(
     "code entry gpu_model kind kinds label level levels missing model nodes node order outcome policy pool pools "
