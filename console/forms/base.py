@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from django import forms
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.forms.boundfield import BoundField
 from django.forms.renderers import TemplatesSetting
 from django.http import QueryDict
 from django.utils.functional import cached_property
+from django.utils.translation import gettext as _
 
 from quotas.errors import Problem
 from quotas.words import sentence
@@ -53,6 +55,8 @@ class ConsoleForm(forms.Form):
     def __init__(self, *args: Any, **options: Any) -> None:
         options.setdefault("label_suffix", "")
         super().__init__(*args, **options)
+        for field in self.fields.values():
+            say_the_range(field)
 
     def __getitem__(self, name: str) -> BoundField:
         """A field as it is shown: with the classes of its kind, marked when something is wrong with it."""
@@ -110,6 +114,24 @@ class ConsoleForm(forms.Form):
 def anchor_of(bound: BoundField) -> str:
     """The id that a link to the field goes to; a group of boxes has no control of that id itself."""
     return bound.id_for_label or f"field-{bound.html_name}"
+
+
+def say_the_range(field: forms.Field) -> None:
+    """A number that is wrong is told what would be right, whichever way it is wrong."""
+    low, high = getattr(field, "min_value", None), getattr(field, "max_value", None)
+    if not isinstance(field, forms.IntegerField) or low is None or high is None:
+        return
+    decimal = isinstance(field, forms.DecimalField)
+    words = (
+        _("Write a number from %(low)s to %(high)s.")
+        if decimal
+        else _("Write a whole number from %(low)s to %(high)s.")
+    )
+    field.error_messages["invalid"] = message = words % {"low": low, "high": high}
+    field.validators = [
+        type(rule)(rule.limit_value, message) if isinstance(rule, MinValueValidator | MaxValueValidator) else rule
+        for rule in field.validators
+    ]
 
 
 def _classes(widget: forms.Widget, *, has_errors: bool) -> str:

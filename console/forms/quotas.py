@@ -12,7 +12,7 @@ from django.forms.boundfield import BoundField
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from console.forms.base import ConsoleForm, Section
+from console.forms.base import ConsoleForm, Section, say_the_range
 from console.forms.fields import LabelsField, MemoryField, MilliField, SpanField
 from quotas.models import KINDS, NodePool, QueuePolicy, Quota, QuotaAmount
 from quotas.specs import DESCRIPTION_MAX, NAME_MAX, PRIORITY_HIGH, PRIORITY_LOW, AmountSpec
@@ -207,6 +207,9 @@ class AmountsMixin:
                 help_text=_("Lower comes first."),
             )
 
+            for name in (*(name for name, _label, _kind in AMOUNT_FIELDS), "rank"):
+                say_the_range(self.fields[field_name(name, pool)])
+
     def amount_sections(self, form: forms.Form) -> list[Section]:
         sections = []
         for pool in self.pools:
@@ -334,6 +337,7 @@ class RebalanceForm(ConsoleForm):
             self.fields[f"guaranteed-{quota.pk}"] = MilliField(
                 label=_("Guaranteed GPUs of %(quota)s") % {"quota": quota.name}, initial=now
             )
+            say_the_range(self.fields[f"guaranteed-{quota.pk}"])
 
     @property
     def rows(self) -> list[RebalanceRow]:

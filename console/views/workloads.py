@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlencode
 
 import django_filters
 from django import forms
@@ -25,7 +26,7 @@ from console.selectors import queue_lines, state_spans, waiting_workloads
 from console.views.base import Crumb, FormPage, HtmxRequest, done, page_or_part, paged
 from console.views.quotas import number
 from console.words import event_lines, pending_words, placement_rows, unblock_words, why_of
-from quotas.models import Quota, WorkspaceQuota
+from quotas.models import Cluster, Quota, WorkspaceQuota
 from quotas.permissions import allowed, grants_of, require, visible_pools, visible_quotas, visible_workspaces
 from workloads.models import FINAL, Kind, State, Template, Workload
 from workloads.selectors import get_workload, visible_workloads
@@ -97,6 +98,7 @@ def workload_list(request: HtmxRequest) -> HttpResponse:
         "page": paged(request, found.qs.order_by("-submitted_at", "-id")),
         "filter": found,
         "chips": filter_chips(request),
+        "csv_query": csv_query(request, cluster),
         "kinds": Kind.choices,
         "states": STATE_CHOICES,
         "quotas": visible_quotas(request.user).filter(cluster=cluster).order_by("name"),
@@ -104,6 +106,15 @@ def workload_list(request: HtmxRequest) -> HttpResponse:
         "now": cluster.now() if cluster else None,
     }
     return render(request, page_or_part(request, "workloads/list.html", "board"), context)
+
+
+def csv_query(request: HtmxRequest, cluster: Cluster | None) -> str:
+    """The filters of the page as the API's list takes them; those that it does not have are left out."""
+    asked = {name: request.GET.get(name, "") for name in ("kind", "state", "quota", "workspace")}
+    if asked["state"] not in State.values:
+        asked["state"] = ""
+    given = {name: value for name, value in asked.items() if value}
+    return urlencode({"format": "csv", **({"cluster": cluster.pk} if cluster else {}), **given})
 
 
 def filter_chips(request: HtmxRequest) -> list[dict[str, str]]:

@@ -51,6 +51,8 @@ LOOKED_AT = [
     "/profile",
     "/tokens",
     "/audit",
+    "/roles",
+    "/requests",
 ]
 SERIOUS = ("serious", "critical")
 

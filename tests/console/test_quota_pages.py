@@ -265,3 +265,10 @@ def test_a_preview_of_what_is_not_possible_is_refused_like_the_change(world: Wor
     answer = client_for("platform").post(path, scale(world, "north", "14", do="preview"))
     assert answer.status_code == 422
     assert "2 GPUs are missing" in answer.content.decode()
+
+
+@pytest.mark.parametrize("amount", ["-1", "eight", "2000000"])
+def test_a_wrong_amount_is_told_the_range(world: World, client_for: ClientFor, amount: str):
+    path = f"/quotas/{world.quotas['south'].pk}/scale"
+    answer = client_for("platform").post(path, scale(world, "south", amount))
+    assert (answer.status_code, "Write a number from 0 to 1000000." in answer.content.decode()) == (422, True)

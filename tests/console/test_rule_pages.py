@@ -62,7 +62,7 @@ def test_a_preview_shows_the_next_times_and_saves_nothing(world: World, client_f
         ({"how": "days", "time": ""}, "time", "Give a time of day"),
         ({"zone": "Mars/Olympus"}, "zone", "Select a valid choice"),
         ({"replicas": ""}, "replicas", "either replicas"),
-        ({"replicas": "-1"}, "replicas", "greater than or equal to 0"),
+        ({"replicas": "-1"}, "replicas", "Write a whole number from 0 to 10000."),
         ({"target": "bounds", "min_replicas": "5", "max_replicas": "2"}, "min_replicas", "between 0 and 2"),
         ({"excluded": "Christmas"}, "excluded", "dates like 2026-03-02"),
     ],

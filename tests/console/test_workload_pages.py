@@ -83,7 +83,7 @@ def test_a_developer_has_no_place_for_a_service(world: World, client_for: Client
     [
         ("name", "", "required"),
         ("name", "train-b", "already taken"),
-        ("gpus", "-1", "greater than or equal to 0"),
+        ("gpus", "-1", "Write a number from 0 to 64."),
         ("gpus", "2.5", "fraction below 1"),
         ("gpus", "16", "largest node"),
         ("replicas", "0", "between 1 and"),
@@ -188,7 +188,7 @@ def test_scaling_a_service(world: World, client_for: ClientFor):
     chat.refresh_from_db()
     assert chat.replicas == 3
     wrong = client_for("operator-a").post(f"/workloads/{chat.pk}/do/scale", {"replicas": "-1"})
-    assert (wrong.status_code, "greater than or equal to 0" in wrong.content.decode()) == (422, True)
+    assert (wrong.status_code, "Write a whole number from 0 to 10000." in wrong.content.decode()) == (422, True)
 
 
 def test_priority_and_clone(world: World, client_for: ClientFor):
@@ -257,3 +257,13 @@ def test_a_place_in_the_queue_counts_only_what_the_reader_may_see(world: World, 
     path = f"/workloads/{world.workloads['wide-b'].pk}"
     assert "Place 1 in its queue." in client_for("developer-b").get(path).content.decode()
     assert "Place 2 in its queue." in client_for("operator-b").get(path).content.decode()
+
+
+@pytest.mark.parametrize("page", ["/workloads?kind=service&state=live", "/quotas", "/nodes"])
+def test_a_list_can_be_taken_along_as_a_table(world: World, client_for: ClientFor, page: str):
+    client = client_for("platform")
+    link = re.search(r'href="(/api/v1/[^"]+format=csv[^"]*)"', client.get(page).content.decode())
+    assert link is not None
+    answer = client.get(link[1].replace("&amp;", "&"))
+    assert (answer.status_code, answer["Content-Type"]) == (200, "text/csv; charset=utf-8")
+    assert answer.content.decode().count("\n") > 1
