@@ -12,10 +12,9 @@ def test_every_task_that_settings_name_is_registered() -> None:
 
 
 def test_ticks_that_nobody_took_do_not_pile_up() -> None:
-    assert all(
-        entry["options"]["expires"] >= entry["schedule"] / 10 for entry in settings.CELERY_BEAT_SCHEDULE.values()
-    )
-    assert settings.CELERY_BEAT_SCHEDULE["tick"]["options"]["expires"] <= 5
+    """A message is void soon after the next one of its kind is due."""
+    for entry in settings.CELERY_BEAT_SCHEDULE.values():
+        assert 0 < entry["options"]["expires"] <= max(5, entry["schedule"])
 
 
 def test_a_task_of_a_dead_worker_comes_back_and_none_hangs_for_ever() -> None:
