@@ -16,6 +16,7 @@ from scheduler.demo_teams import keep_submitting
 from scheduler.locks import session_lock
 from scheduler.models import Applier, Cycle, Outbox, SimulatedTask
 from scheduler.observing import observe
+from scheduler.replicas import stop_lost
 from workloads.models import Allocation
 from workloads.services import apply_due_rules, stop_overdue
 
@@ -35,6 +36,7 @@ def tick() -> None:
             triggers.ask_past(cluster.pk)
             continue
         run_due(cluster)
+        stop_lost(cluster.pk, cluster.now() - KEEP_REPLICAS)
         _ask_for_cycle(cluster)
         _send_what_waits(cluster)
 

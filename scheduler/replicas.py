@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
+from django.db import connection
+
 from quotas.actors import System
 from scheduler.bulk import update_rows
 from scheduler.models import Outbox
@@ -62,6 +64,27 @@ def leave(
 
 def _grace_ms(grace_s: int | None, knobs: Knobs) -> int:
     return knobs.eviction_grace_ms if grace_s is None else grace_s * 1000
+
+
+_STOP_LOST = """
+INSERT INTO scheduler_outbox (cluster_id, verb, key, payload, created_at, attempts, error)
+SELECT p.cluster_id, 'stop', a.id::text, '{"grace_ms": 0}', now(), 0, ''
+FROM quotas_nodepool p
+JOIN workloads_allocation a ON a.pool_id = p.id AND a.ended_at > %s AND a.outcome = 'lost'
+JOIN scheduler_outbox started ON started.verb = 'start' AND started.key = a.id::text
+WHERE p.cluster_id = %s
+ON CONFLICT (verb, key) DO NOTHING
+"""
+
+
+def stop_lost(cluster_id: int, since: datetime) -> int:
+    """Tell the engine to stop what was given up as lost since then, in case its machine comes back with it running.
+
+    Returns how many commands are new.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_STOP_LOST, [since, cluster_id])
+        return cursor.rowcount
 
 
 def end_stopped(workloads: Iterable[int], at: datetime) -> None:

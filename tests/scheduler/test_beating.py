@@ -7,14 +7,17 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from quotas.actors import SYSTEM
 from quotas.models import Cluster
 from scheduler import triggers
 from scheduler.beating import KEEP_COMMANDS, KEEP_CYCLES, LONGEST_CALM, resume_clocks, tick, trim
 from scheduler.cycles import run_cycle
 from scheduler.delivery import deliver
 from scheduler.models import Applier, Cycle, Outbox, SimulatedTask
+from scheduler.replicas import stop_lost
 from tests.scheduler.world import START, World
 from workloads.models import Allocation
+from workloads.services import set_node_state
 
 pytestmark = pytest.mark.django_db
 
@@ -89,6 +92,17 @@ def test_what_lives_is_looked_at(world: World, sent: Sent) -> None:
     settle(world)
     tick()
     assert sent.tasks == ["observe"]
+
+
+def test_what_was_lost_with_its_node_is_told_to_stop_once(world: World, sent: Sent) -> None:
+    with world.driven() as driver:
+        world.submit("job")
+        driver.cycle()
+        set_node_state(actor=SYSTEM, node=world.nodes[0], state="lost")
+        assert stop_lost(world.cluster.pk, START - timedelta(hours=1)) == 1
+        assert stop_lost(world.cluster.pk, START - timedelta(hours=1)) == 0
+        deliver(world.cluster)
+    assert SimulatedTask.objects.get().stopped_at == START
 
 
 def test_a_fast_clock_goes_on_where_somebody_last_lived() -> None:
