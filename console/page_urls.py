@@ -16,6 +16,7 @@ urlpatterns = [
     path("quotas/<int:pk>", quotas.quota_detail, name="quota-detail"),
     path("quotas/<int:pk>/edit", quotas.quota_edit, name="quota-edit"),
     path("quotas/<int:pk>/scale", quotas.quota_scale, name="quota-scale"),
+    path("quotas/<int:pk>/move", quotas.quota_move, name="quota-move"),
     path("quotas/<int:pk>/delete", quotas.quota_delete, name="quota-delete"),
     path("quotas/<int:pk>/fold", quotas.quota_fold, name="quota-fold"),
     path("quotas/<int:pk>/queue-policy", quotas.quota_policy, name="quota-policy"),

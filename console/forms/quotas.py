@@ -206,7 +206,6 @@ class AmountsMixin:
                 max_value=1000,
                 help_text=_("Lower comes first."),
             )
-
             for name in (*(name for name, _label, _kind in AMOUNT_FIELDS), "rank"):
                 say_the_range(self.fields[field_name(name, pool)])
 
@@ -365,6 +364,24 @@ class RebalanceForm(ConsoleForm):
             if quota.name in named.split(".") or str(quota.pk) in named.split("."):
                 return f"guaranteed-{quota.pk}"
         return super().field_of(named)
+
+
+class MoveQuotaForm(ConsoleForm):
+    """Another place in the tree."""
+
+    parent = forms.ModelChoiceField(
+        label=gettext_lazy("Under"),
+        queryset=Quota.objects.none(),
+        required=False,
+        empty_label=gettext_lazy("(a root quota)"),
+    )
+    revision = forms.IntegerField(widget=forms.HiddenInput)
+
+    def __init__(self, *args: Any, parents: QuerySet[Quota], **options: Any) -> None:
+        super().__init__(*args, **options)
+        field = self.fields["parent"]
+        assert isinstance(field, forms.ModelChoiceField)
+        field.queryset = parents
 
 
 class DeleteQuotaForm(ConsoleForm):

@@ -22,6 +22,7 @@ from console.forms.quotas import (
     POLICY_HELP,
     DeleteQuotaForm,
     EditQuotaForm,
+    MoveQuotaForm,
     NewQuotaForm,
     RebalanceForm,
     ScaleForm,
@@ -45,7 +46,7 @@ from console.words import Consequences, consequences, ledger_lines, pending_word
 from quotas.models import Cluster, NodePool, Quota
 from quotas.permissions import grants_of, permissions_on, require, visible_pools, visible_quotas, visible_users
 from quotas.selectors import get_quota
-from quotas.services import create_quota, edit_quota_settings, restore_version
+from quotas.services import create_quota, edit_quota_settings, move_quota, restore_version
 from quotas.specs import AmountSpec, QuotaSpec
 from scheduler.previews import preview
 from scheduler.services import rebalance, scale_quota
@@ -438,6 +439,32 @@ def rebalance_changes(form: RebalanceForm, pool: NodePool) -> dict[Quota, dict[N
         }
         for quota, guaranteed in form.changed().items()
     }
+
+
+@login_required
+@require_http_methods(["GET", "POST"])
+def quota_move(request: HtmxRequest, pk: int) -> HttpResponse:
+    """The quota with all below it to another parent, or to the root."""
+    quota = get_quota(actor=request.user, pk=pk)
+    require(request.user, "quota.move", quota)
+    parents = visible_quotas(request.user).filter(cluster=quota.cluster).exclude(pk=pk).order_by("name")
+    initial = {"parent": quota.parent, "revision": quota.revision}
+    form = MoveQuotaForm(request.POST or None, parents=parents, initial=initial)
+    title = _("Move %(name)s") % {"name": quota.name}
+    page = FormPage(
+        request,
+        form,
+        title,
+        _("Move"),
+        reverse("quota-detail", args=[pk]),
+        crumbs=quota_crumbs(quota),
+        lead=_("All below it goes along. The new parent must have what the quota is promised."),
+    )
+    if not form.is_valid():
+        return page.answer()
+    parent, revision = form.cleaned_data["parent"], form.cleaned_data["revision"]
+    move_quota(actor=request.user, quota=quota, parent=parent, revision=revision)
+    return done(request, _("%(name)s has moved.") % {"name": quota.name}, "quota-list", changed=topics_of(quota))
 
 
 @login_required

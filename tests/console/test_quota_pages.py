@@ -272,3 +272,14 @@ def test_a_wrong_amount_is_told_the_range(world: World, client_for: ClientFor, a
     path = f"/quotas/{world.quotas['south'].pk}/scale"
     answer = client_for("platform").post(path, scale(world, "south", amount))
     assert (answer.status_code, "Write a number from 0 to 1000000." in answer.content.decode()) == (422, True)
+
+
+def test_a_quota_moves_to_another_parent(world: World, client_for: ClientFor):
+    QuotaAmount.objects.filter(quota=world.quotas["north"]).update(guaranteed_gpu_milli=4 * GPU)
+    quota, client = world.quotas["north"], client_for("platform")
+    sent = {"parent": world.quotas["south"].pk, "revision": Quota.objects.get(pk=quota.pk).revision}
+    assert client.post(f"/quotas/{quota.pk}/move", sent).status_code == 302
+    assert Quota.objects.get(pk=quota.pk).parent == world.quotas["south"]
+    loop = {"parent": quota.pk, "revision": Quota.objects.get(name="south").revision}
+    refused = client.post(f"/quotas/{world.quotas['south'].pk}/move", loop)
+    assert (refused.status_code, "cannot stand below itself" in refused.content.decode()) == (422, True)
