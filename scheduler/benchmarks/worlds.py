@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from heapq import heapreplace
 from itertools import count, islice, product
 
 from scheduler.core.model import (
@@ -183,6 +184,7 @@ REQUESTS: tuple[tuple[int, int, int], ...] = (  # devices, thousandths of each, 
     (0, 0, 1),
 )
 HOW_OFTEN = (12, 12, 44, 12, 7, 3, 2, 2, 6)
+URGENT_PART, LEAST_URGENT = 0.05, 6
 SIDES: tuple[tuple[int, int], ...] = (  # CPU in cores and memory in GiB beside each GPU
     (2, 16),
     (4, 32),
@@ -254,8 +256,14 @@ class Room:
             self._add(shape, node, devices, 1)
 
 
-def busy_cluster(nodes: int, gpus: int, running: int, pending: int, quotas: int, seed: int) -> World:
-    """Teams of all sizes, most of the GPUs taken, a long queue of many shapes and all priorities."""
+def busy_cluster(
+    nodes: int, gpus: int, running: int, pending: int, quotas: int, seed: int, settled: bool = True
+) -> World:
+    """Teams of all sizes, nearly all GPUs taken, a long queue of many shapes and all priorities.
+
+    Settled: as after some cycles, each team uses about what it is promised, and of what waits one in twenty is new and
+    urgent. Unsettled: whatever runs belongs to anybody and has any priority, as no scheduler would have left it.
+    """
     chance = random.Random(seed)  # noqa: S311 (no secret)
     tree = _tree(nodes * gpus, quotas)
     leaves = [quota.id for quota in tree if quota.parent is not None] or [quota.id for quota in tree]
@@ -264,10 +272,30 @@ def busy_cluster(nodes: int, gpus: int, running: int, pending: int, quotas: int,
     drawn = _drawn(chance, numbers, leaves, gpus, running * 2)
     live = list(islice((workload for workload in drawn if room.place(workload)), running))
     waiting = list(_drawn(chance, numbers, leaves, gpus, pending))
+    if settled:
+        live = _as_promised(chance, live, leaves)
+        waiting = [replace(workload, priority=_priority_of_waiting(chance)) for workload in waiting]
     snapshot = Snapshot(NOW_MS, (Pool(POOL),), nodes_of(nodes, gpus), tree, (*live, *waiting), tuple(room.taken))
     shapes = {workload.groups[0] for workload in waiting}
     sizes = {"nodes": nodes, "gpus": gpus, "running": len(live), "pending": pending, "quotas": len(tree)}
-    return World(snapshot, {**sizes, "shapes": len(shapes), "seed": seed})
+    return World(snapshot, {**sizes, "shapes": len(shapes), "seed": seed, "settled": settled})
+
+
+def _as_promised(chance: random.Random, live: list[Workload], leaves: list[int]) -> list[Workload]:
+    """The same work, given to the quota that uses least so far: of the upper priorities, none that only borrows."""
+    emptiest = [(0, leaf) for leaf in leaves]
+    given = []
+    for workload in live:
+        used, leaf = emptiest[0]
+        group = workload.groups[0]
+        heapreplace(emptiest, (used + group.wanted * group.shape.gpu_count * group.shape.gpu_milli, leaf))
+        idle = IdleUse.ALLOW if workload.idle is IdleUse.ONLY else workload.idle
+        given.append(replace(workload, quota=leaf, idle=idle, priority=chance.randint(LEAST_URGENT - 1, 9)))
+    return given
+
+
+def _priority_of_waiting(chance: random.Random) -> int:
+    return chance.randint(LEAST_URGENT, 9) if chance.random() < URGENT_PART else chance.randint(1, LEAST_URGENT - 1)
 
 
 def _tree(gpus: int, number: int) -> tuple[Quota, ...]:

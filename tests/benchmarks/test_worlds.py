@@ -74,6 +74,16 @@ def test_busy_cluster_is_nearly_full_and_asks_for_many_shapes() -> None:
     assert sum(held_gpus(world.snapshot).values()) >= 0.95 * 8_000_000
 
 
+def test_teams_of_a_settled_cluster_use_about_what_they_are_promised() -> None:
+    snapshot = worlds.busy_cluster(nodes=100, gpus=8, running=500, pending=10, quotas=20, seed=42).snapshot
+    promised = {quota.id: dict(quota.amounts)[POOL].guaranteed.gpu_milli or 0 for quota in snapshot.quotas}
+    quota_of = {workload.id: workload.quota for workload in snapshot.workloads}
+    used: Counter[int] = Counter()
+    for allocation in snapshot.allocations:
+        used[quota_of[allocation.place.workload]] += allocation.place.amount.gpu_milli
+    assert all(abs(used[quota.id] - promised[quota.id]) <= 16_000 for quota in snapshot.quotas if quota.parent)
+
+
 def test_gang_has_the_levels_of_its_topology() -> None:
     world = worlds.gang(16, (2, 2, 2, 2))
     racks = Counter(dict(node.labels)["rack"] for node in world.snapshot.nodes)

@@ -51,13 +51,14 @@ def decide_options(parser: ArgumentParser) -> None:
     for name, default in (("nodes", 1000), ("gpus", 8), ("running", 5000), ("pending", 10_000), ("quotas", 200)):
         parser.add_argument(f"--{name}", type=positive, default=default)
     parser.add_argument("--seed", type=positive, default=42)
+    parser.add_argument("--unsettled", action="store_true", help="running work is spread over quotas at random")
     parser.add_argument("--database", action="store_true", help="load and apply through a database as well")
 
 
 def decide(options: Options) -> Figures:
     """One decision on a busy cluster with a long queue of many shapes and all priorities."""
     sizes = {name: options[name] for name in ("nodes", "gpus", "running", "pending", "quotas", "seed")}
-    world = worlds.busy_cluster(**sizes)
+    world = worlds.busy_cluster(**sizes, settled=not options["unsettled"])
     if options["database"]:
         return figures_through_database("decide --database", world, options["runs"])
     return figures_of("decide", world, options["runs"])
