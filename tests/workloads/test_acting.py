@@ -6,7 +6,7 @@ import pytest
 
 from quotas.errors import Stale
 from quotas.models import WorkspaceQuota
-from quotas.services import bind_quota
+from quotas.services import archive_workspace, bind_quota
 from tests.makers import Installation, denied, not_found, placed, refused, submitted, verbs
 from workloads.models import State, Workload
 from workloads.selectors import visible_workloads
@@ -97,6 +97,19 @@ def test_what_runs_stops_before_it_is_restarted(here: Installation) -> None:
     assert (restarting.state, restarting.restart_wanted) == ("stopping", True)
     stopped = stop_workload(actor=here["developer"], workload=restarting)
     assert (stopped.state, stopped.restart_wanted) == ("stopping", False)
+
+
+def test_what_has_ended_comes_back_only_where_new_work_is_taken(here: Installation) -> None:
+    job = stop_workload(actor=here["developer"], workload=submitted(here["developer"], here))
+    archive_workspace(actor=here["owner"], workspace=here.workspace)
+    with refused("workspace.archived", field="workspace"):
+        restart_workload(actor=here["developer"], workload=job)
+    archive_workspace(actor=here["owner"], workspace=here.workspace, archived=False)
+    WorkspaceQuota.objects.filter(workspace=here.workspace).delete()
+    with refused("workspace.not_bound", field="quota"):
+        restart_workload(actor=here["developer"], workload=job)
+    job.refresh_from_db()
+    assert job.state == "stopped"
 
 
 def test_a_restart_needs_the_name(here: Installation) -> None:

@@ -114,6 +114,16 @@ def test_the_strictest_of_several_wins_with_its_name(here: Installation) -> None
         submitted(here["developer"], here, name="long", max_runtime_s=3601)
 
 
+def test_a_change_of_priority_leads_past_no_entry(here: Installation) -> None:
+    saved(
+        here, {"name": "urgent", "role": "developer", "priority_low": 7, "cap_gpu_milli": 1_000, "kinds": ["service"]}
+    )
+    job = submitted(here["developer"], here, gpus=2, priority=6)
+    with refused("configuration.kind", "configuration.cap", field="priority"):
+        change_priority(actor=here["developer"], workload=job, priority=7)
+    assert change_priority(actor=here["developer"], workload=job, priority=2).priority == 2
+
+
 def test_caps_concern_their_priority_range(here: Installation) -> None:
     saved(here, {"name": "urgent", "role": "developer", "priority_low": 7, "cap_gpu_milli": 1_000})
     assert submitted(here["developer"], here, gpus=2, priority=6).pk

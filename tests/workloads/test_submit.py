@@ -199,6 +199,14 @@ def test_five_hundred_cost_as_many_queries_as_one(here: Installation) -> None:
     assert Workload.objects.count() == Event.objects.filter(verb="submitted").count() == 501
 
 
+@pytest.mark.parametrize(("cloner", "seen"), [("developer", {}), ("operator", {"KEY": "secret"})])
+def test_a_clone_has_the_environment_only_for_those_who_may_read_it(
+    here: Installation, cloner: str, seen: dict[str, str]
+) -> None:
+    job = submitted(here["owner"], here, environment={"KEY": "secret"})
+    assert clone_workload(actor=here[cloner], workload=job, name="copy").environment == seen
+
+
 def test_a_clone_asks_for_the_same_in_the_cloners_name(here: Installation) -> None:
     job = submitted(here["developer"], here, gpus=4, replicas=2, idle="allow", command=["train"], labels={"a": "b"})
     clone = clone_workload(actor=here["operator"], workload=job, name="copy")

@@ -10,10 +10,11 @@ from quotas.errors import Problem, Refused, refuse
 from quotas.models import Quota, User
 from quotas.permissions import require
 from quotas.specs import PRIORITY_HIGH, PRIORITY_LOW, SECONDS_MAX
-from workloads.configuration import effective_limits, entries_for
+from workloads.configuration import entries_for, judge
 from workloads.models import FINAL, LIVE, State, Visibility, Workload
 from workloads.services._common import PLACED, lock_workload, note, require_state, write_event
-from workloads.services.submitting import quota_for
+from workloads.services.submitting import place_for, quota_for
+from workloads.specs import spec_of
 from workloads.states import Move, move, move_many
 
 
@@ -99,6 +100,7 @@ def restart_workload(*, actor: Actor, workload: Workload) -> Workload:
     before, now = workload.state, workload.cluster.now()
     if workload.state in FINAL:
         _require_free_name(workload)
+        _require_place(workload)
         move_many([Move(workload.pk, before, State.QUEUED, "restarted", done_s=0)], at=now, by=actor)
         _change(workload, submitted_at=now, position=int(now.timestamp() * 1000), failures=0)
     else:
@@ -106,6 +108,13 @@ def restart_workload(*, actor: Actor, workload: Workload) -> Workload:
         move(workload, State.STOPPING, by=actor, at=now, verb="restarting")
     note(actor, workload, "restarted", {"state": before}, {"state": workload.state})
     return workload
+
+
+def _require_place(workload: Workload) -> None:
+    """What has ended comes back only where new work of its owner would be taken."""
+    problems = place_for(workload, workload.quota)
+    if problems:
+        raise Refused(problems)
 
 
 def _require_free_name(workload: Workload) -> None:
@@ -136,11 +145,15 @@ def change_priority(*, actor: Actor, workload: Workload, priority: int) -> Workl
 
 
 def _require_priority(actor: Actor, workload: Workload, priority: int) -> None:
-    """Nobody gives more priority than the scheduling configuration lets the giver have."""
+    """Nobody gives a priority at which the scheduling configuration would refuse such work of the giver.
+
+    What it would refuse at the priority so far as well stands in nobody's way.
+    """
     entries = entries_for(workload.workspace, workload.quota, actor) if isinstance(actor, User) else []
-    top = effective_limits(entries).max_priority
-    if isinstance(top.value, int) and priority > top.value:
-        raise refuse("priority", "configuration.priority", entry=top.entry, given=priority, most=top.value)
+    before = list(judge(entries, spec_of(workload)))
+    problems = [problem for problem in judge(entries, spec_of(workload, priority=priority)) if problem not in before]
+    if problems:
+        raise Refused(Problem("priority", problem.code, problem.facts) for problem in problems)
 
 
 @transaction.atomic

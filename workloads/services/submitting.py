@@ -12,7 +12,7 @@ from quotas.actors import Actor, System
 from quotas.audit import actor_name, record_many
 from quotas.errors import Denied, Problem, Refused
 from quotas.models import Cluster, Quota, User, WorkspaceQuota
-from quotas.permissions import grants_of, require
+from quotas.permissions import allowed, grants_of, require
 from scheduler.triggers import request_cycle, signal
 from workloads.configuration import entries_for, judge, tightened
 from workloads.fitting import Fitting
@@ -209,9 +209,13 @@ def _note(actor: Actor, workloads: Sequence[Workload]) -> None:
 
 
 def clone_workload(*, actor: Actor, workload: Workload, name: str) -> Workload:
-    """Submit the same again under another name, in the actor's own name."""
+    """Submit the same again under another name, in the actor's own name.
+
+    The environment, which may hold secrets, comes along only for those who may read it.
+    """
     require(actor, "workload.read", workload)
-    return submit_workload(actor=actor, spec=spec_of(workload, name=name))
+    hidden = {} if allowed(actor, "workload.edit", workload) else {"environment": {}}
+    return submit_workload(actor=actor, spec=spec_of(workload, name=name, **hidden))
 
 
 @transaction.atomic
@@ -227,6 +231,12 @@ def judge_submission(*, actor: Actor, spec: WorkloadSpec) -> list[Problem]:
 
 def quota_for(workload: Workload, quota: Quota) -> list[Problem]:
     """Why the workload could not stand in another quota of its workspace."""
+    return [*place_for(workload, quota), *Fitting.load(quota).problems(spec_of(workload, quota=quota))]
+
+
+def place_for(workload: Workload, quota: Quota) -> list[Problem]:
+    """Why its workspace would not take the workload in the quota now: archived, not bound, or not configured for it."""
     spec = spec_of(workload, quota=quota)
     entries = entries_for(workload.workspace, quota, workload.owner)
-    return [*_place_problems([spec]), *judge(entries, spec), *Fitting.load(quota).problems(spec)]
+    placed = [Problem(p.field.removeprefix("workloads.0."), p.code, p.facts) for p in _place_problems([spec])]
+    return [*placed, *judge(entries, spec)]
