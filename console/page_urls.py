@@ -55,6 +55,7 @@ urlpatterns = [
     path("queue", workloads.queue, name="queue"),
     path("queue/<int:pk>/move", workloads.queue_move, name="queue-move"),
     path("workloads", workloads.workload_list, name="workload-list"),
+    path("workloads/bulk", workloads.workload_bulk, name="workload-bulk"),
     path("workloads/new", workloads.workload_new, name="workload-new"),
     path("workloads/new/<slug:kind>", workloads.workload_new, name="workload-new-kind"),
     path("workloads/<int:pk>", workloads.workload_detail, name="workload-detail"),

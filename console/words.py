@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -15,7 +15,7 @@ from console.amounts import gpus, memory, span
 from console.selectors import Attention, Branch, QueueLine, is_move, verdict_of
 from quotas.models import QuotaVersion, User
 from quotas.words import amount_words, sentence
-from scheduler.previews import Book, Preview
+from scheduler.previews import Book, Preview, Touched
 from workloads.models import Allocation, Event, Phase, State, Verdict, Workload
 from workloads.seeing import facts_for
 from workloads.selectors import place_in_queue
@@ -408,8 +408,8 @@ class Consequences:
     rows: Sequence[BookChange]
 
 
-def consequences(seen: Preview, names: Mapping[int, str]) -> Consequences:
-    """A preview in words; ``names`` are those of the quotas."""
+def consequences(seen: Preview, names: Mapping[int, str], shown: Callable[[Touched], bool]) -> Consequences:
+    """A preview in words: of the quotas that have names here, and of the work that may be shown."""
     titles = (
         (_("Preempted"), seen.preempted),
         (_("Gives workers back"), seen.shrunk),
@@ -418,17 +418,23 @@ def consequences(seen: Preview, names: Mapping[int, str]) -> Consequences:
         (_("Waits then"), seen.waits),
     )
     groups = [
-        NamedGroup(title, [f"{work.name} ({gpus(work.gpu_milli)} GPUs)" for work in touched])
+        NamedGroup(title, [touched_words(work) for work in touched if shown(work)])
         for title, touched in titles
-        if touched
+        if any(map(shown, touched))
     ]
     before = {(book.quota_id, book.pool_id): book for book in seen.before}
     rows = [
-        _book_change(names.get(after.quota_id, ""), before.get((after.quota_id, after.pool_id)), after)
+        _book_change(names[after.quota_id], before.get((after.quota_id, after.pool_id)), after)
         for after in seen.after
-        if before.get((after.quota_id, after.pool_id)) != after
+        if after.quota_id in names and before.get((after.quota_id, after.pool_id)) != after
     ]
     return Consequences(groups, rows)
+
+
+def touched_words(work: Touched) -> str:
+    """The workload with its size, and why it would wait."""
+    words = f"{work.name} ({gpus(work.gpu_milli)} GPUs)"
+    return f"{words}: {sentence(work.code, {}).rstrip('.')}" if work.code else words
 
 
 def _book_change(name: str, before: Book | None, after: Book) -> BookChange:

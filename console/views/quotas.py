@@ -417,7 +417,7 @@ def quota_rebalance(request: HtmxRequest) -> HttpResponse:
 def foreseen(request: HtmxRequest, cluster: Cluster, change: Callable[[], object]) -> Consequences:
     """What a change of amounts would do in words."""
     names = dict(visible_quotas(request.user).filter(cluster=cluster).values_list("pk", "name"))
-    return consequences(preview(cluster=cluster, change=change), names)
+    return consequences(preview(cluster=cluster, change=change), names, lambda work: work.quota_id in names)
 
 
 def rebalance_rows(branches: Iterable[Branch]) -> list[tuple[Quota, int, int, int]]:

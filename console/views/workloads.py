@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
 import django_filters
 from django import forms
 from django.contrib.auth.decorators import login_required
+from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.actions import ACTIONS, workload_actions
@@ -25,9 +27,10 @@ from console.frame import current_cluster
 from console.selectors import queue_lines, state_spans, waiting_workloads
 from console.views.base import Crumb, FormPage, HtmxRequest, done, page_or_part, paged
 from console.views.quotas import number
-from console.words import event_lines, pending_words, placement_rows, unblock_words, why_of
+from console.words import Consequences, consequences, event_lines, pending_words, placement_rows, unblock_words, why_of
 from quotas.models import Cluster, Quota, WorkspaceQuota
 from quotas.permissions import allowed, grants_of, require, visible_pools, visible_quotas, visible_workspaces
+from scheduler.previews import Touched, preview
 from workloads.models import FINAL, Kind, State, Template, Workload
 from workloads.selectors import get_workload, visible_workloads
 from workloads.services import (
@@ -266,8 +269,23 @@ def workload_new(request: HtmxRequest, kind: str = "training") -> HttpResponse:
     if not bindings or not form.is_valid():
         return page.answer()
     spec = WorkloadSpec.from_mapping(form.mapping(), actor=request.user)
+    if request.POST.get("do") == "check":
+        return page.answer(consequences=foreseen(request, spec))
     workload = submit_workload(actor=request.user, spec=spec)
     return done(request, _("%(name)s is in the queue.") % {"name": workload.name}, "workload-detail", workload.pk)
+
+
+def foreseen(request: HtmxRequest, spec: WorkloadSpec) -> Consequences:
+    """What would become of the submission: whether it starts or why it waits, and what else of one's own it touches."""
+    change = partial(submit_workload, actor=request.user, spec=spec)
+    seen = preview(cluster=spec.quota.cluster, change=change)
+    names = dict(visible_quotas(request.user).filter(cluster=spec.quota.cluster).values_list("pk", "name"))
+    known = set(visible_workloads(request.user).values_list("pk", flat=True).exclude(state__in=FINAL))
+    return consequences(seen, names, lambda work: work.id in known or is_the_new_one(work, spec))
+
+
+def is_the_new_one(work: Touched, spec: WorkloadSpec) -> bool:
+    return work.name == spec.name and work.quota_id == spec.quota.pk
 
 
 def templates_of(bindings: list[WorkspaceQuota]) -> list[Template]:
@@ -338,6 +356,28 @@ def simple_action(request: HtmxRequest, workload: Workload, action: str) -> Http
     if action == "delete":
         return done(request, said, "workload-list", changed=["workloads"])
     return done(request, said, "workload-detail", workload.pk, changed=topics_of(workload))
+
+
+BULK = ("stop", "hold", "release", "restart", "delete")
+MOST_AT_ONCE = 100
+
+
+@login_required
+@require_POST
+def workload_bulk(request: HtmxRequest) -> HttpResponse:
+    """One action on several workloads: all of them, or with a refusal none."""
+    action = request.POST.get("action", "")
+    if action not in BULK:
+        raise Http404
+    pks = [number(text) for text in request.POST.getlist("pk")[:MOST_AT_ONCE]]
+    chosen = list(visible_workloads(request.user).filter(pk__in=pks).order_by("pk"))
+    service, _words = SIMPLE[action]
+    with transaction.atomic():
+        for workload in chosen:
+            service(actor=request.user, workload=workload)
+    count = len(chosen)
+    said = ngettext("Done for %(n)s workload.", "Done for %(n)s workloads.", count) % {"n": count}
+    return done(request, said, "workload-list", changed=["workloads"])
 
 
 def ask(

@@ -29,6 +29,9 @@ export function startForms() {
   document.body.addEventListener("htmx:afterSettle", (event) => prepare(event.detail.elt));
   document.body.addEventListener("change", (event) => {
     const { form } = event.target;
+    if (event.target.hasAttribute("data-check-all")) {
+      for (const box of form.querySelectorAll("tbody input[name=pk]")) box.checked = event.target.checked;
+    }
     if (form) showFieldsOfChoice(form);
     if (form?.hasAttribute("data-auto-submit")) form.requestSubmit();
   });

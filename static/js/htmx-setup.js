@@ -27,7 +27,8 @@ export function startHtmx() {
   if (window.Idiomorph) {
     const { callbacks } = window.Idiomorph.defaults;
     window.Idiomorph.defaults.ignoreActiveValue = true; // what is being typed stays
-    callbacks.beforeAttributeUpdated = (name) => !KEPT_ATTRIBUTES.has(name);
+    callbacks.beforeAttributeUpdated = (name, node) =>
+      !KEPT_ATTRIBUTES.has(name) && !(name === "checked" && node.hasAttribute("data-keep-checked"));
     callbacks.beforeNodeMorphed = leaveOpenedMenusAlone;
   }
 }

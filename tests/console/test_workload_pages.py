@@ -267,3 +267,31 @@ def test_a_list_can_be_taken_along_as_a_table(world: World, client_for: ClientFo
     answer = client.get(link[1].replace("&amp;", "&"))
     assert (answer.status_code, answer["Content-Type"]) == (200, "text/csv; charset=utf-8")
     assert answer.content.decode().count("\n") > 1
+
+
+def test_a_submission_can_be_tried_first(world: World, client_for: ClientFor):
+    sent = {**submission(world, "b", "north", gpus="1"), "do": "check"}
+    answer = client_for("developer-b").post("/workloads/new/training", sent)
+    body = answer.content.decode()
+    assert answer.status_code == 200
+    assert "What would happen" in body
+    assert "fresh (1 GPUs)" in body
+    assert "train-c" not in body
+    assert not Workload.objects.filter(name="fresh").exists()
+
+
+def test_one_action_on_several_is_done_for_all_or_none(world: World, client_for: ClientFor):
+    client, waits, runs = client_for("platform"), world.workloads["wide-b"], world.workloads["train-b"]
+    refused = client.post("/workloads/bulk", {"action": "hold", "pk": [waits.pk, runs.pk]})
+    waits.refresh_from_db()
+    assert (refused.status_code, waits.held) == (422, False)
+    assert client.post("/workloads/bulk", {"action": "stop", "pk": [waits.pk, runs.pk]}).status_code == 302
+    states = Workload.objects.filter(pk__in=[waits.pk, runs.pk]).order_by("name").values_list("state", flat=True)
+    assert list(states) == [State.STOPPING, State.STOPPED]
+
+
+def test_what_one_does_not_see_is_not_among_the_chosen(world: World, client_for: ClientFor):
+    foreign = world.workloads["train-c"]
+    client_for("operator-b").post("/workloads/bulk", {"action": "stop", "pk": [foreign.pk]})
+    foreign.refresh_from_db()
+    assert foreign.state == State.RUNNING
