@@ -15,6 +15,7 @@ from scheduler.core.consolidate import Moved, consolidate
 from scheduler.core.explain import Tried, reason_of
 from scheduler.core.facts import eviction_facts
 from scheduler.core.heads import Heads
+from scheduler.core.hopeless import Hopeless
 from scheduler.core.in_turn.steps import decide_in_turn
 from scheduler.core.lawful import Case, Piece
 from scheduler.core.ledger import borrowed_of, ledger_of, over_of, waiting_keys
@@ -86,6 +87,8 @@ class Cycle:
         self.waits: dict[int, Wait] = {}
         self.moves_left = {pool: at.pool.moves_left for pool, at in world.pools.items()}
         self.heads = Heads(world, self.demand)
+        self.hopeless = Hopeless(self.demand)
+        self._overrides = any(quota.min_runtime.override_after_ms is not None for quota in world.tree.quotas)
         self._touched: set[int] = set()
         """Quotas whose turn may have come nearer by the last step."""
         self._verdicts: dict[tuple[object, ...], Verdict] = {}
@@ -424,10 +427,12 @@ class Cycle:
 
     def _consolidate(self, claim: Claim, tried: Tried) -> bool:
         world, pool = self.world, tried.pool
-        if not self.policy.consolidate:
+        if not self.policy.consolidate or self.hopeless.has_no_regrouping(claim, pool):
             return False
         found = consolidate(world, self.demand, claim, pool, None)
         if found is None:
+            if not self.heads.kept:
+                self.hopeless.note_no_regrouping(claim, pool)
             return False
         left = self.moves_left[pool]
         if left is not None and len(found.moves) > left:
@@ -456,6 +461,8 @@ class Cycle:
             return False
         if not could_take(self.world, self.demand, claim, tried.pool):
             return False
+        if not self._overrides and self.hopeless.has_no_victims(claim, tried.pool):
+            return False
         for wider in self._together(claim, tried.pool):
             amount = self.demand.amount(wider.work, wider.keys, tried.pool)
             self._let_in(wider.work, amount, tried.pool)
@@ -471,6 +478,8 @@ class Cycle:
             self._let_in(wider.work, amount, tried.pool, -1)
             tried.protected = found.would_help
             tried.could_go = tuple(without_parts(found.pieces))
+        if not tried.protected and not tried.could_go:
+            self.hopeless.note_no_victims(claim, tried.pool)
         return False
 
     def _together(self, claim: Claim, pool: int) -> list[Claim]:
@@ -495,6 +504,7 @@ class Cycle:
         for piece in found.pieces:
             self.world.tell_to_leave(piece.work, piece.keys)
         self._touched.update(piece.work.quota for piece in found.pieces)
+        self.hopeless.renew()
         for piece, rule, fact in zip(found.pieces, found.rules, facts, strict=True):
             self._tell(piece, rule, case.pool, case.work.workload.id, None, None, fact)
         rooms = self.world.pools[case.pool].rooms

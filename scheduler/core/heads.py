@@ -84,14 +84,18 @@ class Heads:
 
     def refusal(self, claim: Claim, amount: Row, pool: int) -> Refusal | None:
         """Why a claim would use up the entitlement that a head needs; None if it would not."""
+        others = self._others(claim, pool)
+        if not others:
+            return None
         accounts = self.world.pools[pool].accounts
-        for head in self._others(claim, pool):
-            if head.work.quota == claim.work.quota:
-                used, most = accounts.used[LATER][head.work.quota], accounts.worth.entitlement[head.work.quota]
-            else:
-                used, most = self._used_in_all(pool), accounts.capacity
-                if fits_entitlement(self.world, claim.work, amount, pool, LATER):
-                    continue
+        within = fits_entitlement(self.world, claim.work, amount, pool, LATER)
+        in_all = [0, 0, 0] if within else self._used_in_all(pool)
+        for head in others:
+            own = head.work.quota == claim.work.quota
+            if within and not own:
+                continue
+            used = accounts.used[LATER][head.work.quota] if own else in_all
+            most = accounts.worth.entitlement[head.work.quota] if own else accounts.capacity
             if any(amount[r] and used[r] + head.amount[r] + amount[r] > most[r] for r in RESOURCES):
                 facts = {"claimant": head.work.workload.id, "needed_ms": head.reservation.needed_ms}
                 return Refusal(Reason.RESERVATION_OTHER, facts, {"reservation": "ends"})
@@ -103,24 +107,24 @@ class Heads:
 
     def _others(self, claim: Claim, pool: int) -> list[Head]:
         """Heads whose room this claim must leave alone."""
-        return [
-            head
-            for head in self.kept
-            if head.reservation.pool == pool and head.work is not claim.work and not self._may_use(claim, head)
-        ]
+        heads = [head for head in self.kept if head.reservation.pool == pool and head.work is not claim.work]
+        heads = [head for head in heads if not self._ends_before(claim, head)]
+        return [] if heads and self._borrows_and_yields(claim, pool) else heads
 
-    def _may_use(self, claim: Claim, head: Head) -> bool:
-        """It ends before the room is needed, or it borrows and may be preempted."""
-        workload, needed = claim.workload, head.reservation.needed_ms
-        ends = None if workload.estimate_ms is None else self.world.now_ms + workload.estimate_ms
-        if ends is not None and needed is not None and ends <= needed:
-            return True
+    def _ends_before(self, claim: Claim, head: Head) -> bool:
+        """Whether by its estimate it ends before the head needs the room."""
+        estimate, needed = claim.workload.estimate_ms, head.reservation.needed_ms
+        return estimate is not None and needed is not None and self.world.now_ms + estimate <= needed
+
+    def _borrows_and_yields(self, claim: Claim, pool: int) -> bool:
+        """Whether it would borrow and may be preempted."""
+        workload = claim.workload
         if not workload.preemptible or workload.idle is IdleUse.NEVER:
             return False
-        pool = head.reservation.pool
+        if workload.idle is IdleUse.ONLY:
+            return True
         amount = self.demand.amount(claim.work, claim.keys, pool)
-        borrows = not fits_entitlement(self.world, claim.work, amount, pool, LATER)
-        return borrows or workload.idle is IdleUse.ONLY
+        return not fits_entitlement(self.world, claim.work, amount, pool, LATER)
 
     # --- choosing nodes ------------------------------------------------------------------------------
 

@@ -44,9 +44,19 @@ def place_claim(
 ) -> list[Place] | None:
     """The places of the whole claim, taken on the (allowed) nodes, or None. What a failure took stays: undo it."""
     job = _Job(world, demand, claim, pool, view)
+    if not _is_enough(job):
+        return None
     nodes = np.ones(len(world.pools[pool].rooms), dtype=bool) if allowed is None else allowed
     unkept = world.allowed_rows(claim.work, claim.keys, pool)
     return job.places if _place_unit(job, OUTERMOST, nodes if unkept is None else nodes & unkept) else None
+
+
+def _is_enough(job: _Job) -> bool:
+    """Whether all nodes together take as many of each request: a quick look before nodes are sorted."""
+    rooms = job.world.pools[job.pool].rooms
+    if len(job.claim.keys) == 1:
+        return rooms.total_room(job.demand.ask(job.work, job.claim.keys[0], job.pool), job.view) > 0
+    return all(rooms.total_room(ask, job.view) >= len(keys) for ask, keys in _by_ask(job, job.claim.keys))
 
 
 def placeable(world: World, demand: Demand, claim: Claim, pool: int, view: int) -> int:

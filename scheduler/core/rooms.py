@@ -57,6 +57,7 @@ class _Kept:
 
     value: Ints
     changes: int
+    total: int | None = None
 
 
 class Rooms:
@@ -211,8 +212,17 @@ class Rooms:
             rows = np.flatnonzero(self._changed > kept.changes)
             if len(rows):
                 kept.value[rows] = self._room_in(ask, view, rows)
+                kept.total = None
             kept.changes = self._changes
         return kept.value
+
+    def total_room(self, ask: Ask, view: int) -> int:
+        """How many such workers all nodes take together in this view."""
+        room = self.room(ask, view)
+        kept = self._room[ask.index, view]
+        if kept.total is None:
+            kept.total = int(room.sum())
+        return kept.total
 
     def _room_in(self, ask: Ask, view: int, rows: Ints | slice) -> Ints:
         devices, bulk = self.free_devices(view, rows), self.free_bulk(view, rows)

@@ -1,0 +1,75 @@
+"""What is known to fail in this cycle, so that nothing is tried twice.
+
+Room only shrinks while work starts. So a request that found no regrouping finds none later, and a claim
+that found no victims tells that larger claims of its quota, with no higher priority, find none either. Both are
+forgotten when room comes (`renew`).
+"""
+
+from __future__ import annotations
+
+from scheduler.core.claims import Claim, Demand
+from scheduler.core.model import Match
+from scheduler.core.rooms import Ask
+from scheduler.core.tree import RESOURCES, Row
+
+_Size = tuple[int, int, Row]
+"""(priority, workers, what it is charged)."""
+
+
+class Hopeless:
+    """Failures of one cycle."""
+
+    def __init__(self, demand: Demand) -> None:
+        self._demand = demand
+        self._regroupings: set[tuple[int, Ask, int]] = set()
+        self._victims: dict[tuple[object, ...], list[_Size]] = {}
+
+    def renew(self) -> None:
+        """Room has come: everything is worth a try again."""
+        self._regroupings.clear()
+        self._victims.clear()
+
+    def regrouping(self, claim: Claim, pool: int) -> tuple[int, Ask, int] | None:
+        """What stands for all claims that a regrouping would serve alike; None for claims of several requests."""
+        asks = {self._demand.ask(claim.work, key, pool) for key in claim.keys}
+        if len(asks) > 1 or claim.workload.enclosures or any(g.topology.required for g in claim.workload.groups):
+            return None
+        return pool, asks.pop(), len(claim.keys)
+
+    def has_no_regrouping(self, claim: Claim, pool: int) -> bool:
+        """Whether an equal claim found none."""
+        return self.regrouping(claim, pool) in self._regroupings
+
+    def note_no_regrouping(self, claim: Claim, pool: int) -> None:
+        """No moves let this claim in."""
+        alike = self.regrouping(claim, pool)
+        if alike is not None:
+            self._regroupings.add(alike)
+
+    def has_no_victims(self, claim: Claim, pool: int) -> bool:
+        """Whether a smaller claim of the same quota with no lower priority found none."""
+        known = self._victims.get(self._class_of(claim, pool), ())
+        if not known:
+            return False
+        priority, count, amount = self._size(claim, pool)
+        return any(p >= priority and c <= count and all(a[r] <= amount[r] for r in RESOURCES) for p, c, a in known)
+
+    def note_no_victims(self, claim: Claim, pool: int) -> None:
+        """No lawful victims let this claim in."""
+        self._victims.setdefault(self._class_of(claim, pool), []).append(self._size(claim, pool))
+
+    def _size(self, claim: Claim, pool: int) -> _Size:
+        return claim.workload.priority, len(claim.keys), self._demand.amount(claim.work, claim.keys, pool)
+
+    def _class_of(self, claim: Claim, pool: int) -> tuple[object, ...]:
+        """Claims that the same rules serve, on the same nodes: only their sizes differ."""
+        workload, group = claim.workload, claim.workload.groups[claim.keys[0][0]]
+        shape = group.shape
+        where: tuple[tuple[Match, ...], object] = (shape.select, shape.tolerates)
+        plain = not (group.overrides or shape.counted or shape.near or shape.apart or workload.enclosures)
+        fraction = (shape.gpu_milli, shape.gpu_memory_mib) if shape.gpu_milli != 1000 else None
+        special = None if plain and not group.topology.required else workload.id
+        return (
+            claim.work.quota, pool, workload.kind, workload.idle, workload.gang, claim.growth, where, fraction,
+            special, len(workload.groups) > 1 and workload.id, bool(claim.work.leaving),
+        )  # fmt: skip
