@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, ClassVar
 
 from django.db.models import QuerySet
@@ -83,8 +84,9 @@ class QuotaDoor(Door):
         return get_object_or_404(self.rows(), pk=pk)
 
     def get_serializer_context(self) -> dict[str, Any]:
-        return {**super().get_serializer_context(), "visible_parents": self._visible_parents()}
+        return {**super().get_serializer_context(), "visible_parents": self._visible_parents}
 
+    @cached_property
     def _visible_parents(self) -> set[int] | None:
         """Ids of the quotas whose names the caller may read; None: all."""
         grants = grants_of(self.actor)
