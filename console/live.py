@@ -34,6 +34,7 @@ RIGHTS_LAST_S = 30.0
 RETRY_S = 1.0
 MOST_TOPICS = 100
 MOST_WAITING = 1000
+LONGEST_NUMBER = 19  # digits of the largest number of a row
 RESYNC = "*"  # signals may have been missed
 PLURALS = {"quota": "quotas", "workload": "workloads", "node": "nodes", "workspace": "workspaces"}
 SHARED_TOPICS = ("queue", "overview")
@@ -152,7 +153,7 @@ def _numbers(topics: Iterable[str]) -> dict[str, set[int]]:
     found: dict[str, set[int]] = {}
     for topic in topics:
         name, _dot, number = topic.partition(".")
-        if number.isdigit():
+        if number.isascii() and number.isdecimal() and len(number) <= LONGEST_NUMBER:
             found.setdefault(name, set()).add(int(number))
     return found
 

@@ -11,7 +11,7 @@ import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Self, TypeVar
 from zoneinfo import ZoneInfo, available_timezones
@@ -61,6 +61,7 @@ CLUSTER_TRAITS = ("hang", "demo")  # of simulated clusters: workloads that ignor
 
 M = TypeVar("M", bound=Model)
 _MISSING: Any = object()
+EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9998, 12, 31, tzinfo=UTC)
 
 
 class Reader:
@@ -182,7 +183,7 @@ class Reader:
         return tuple(value)
 
     def instant(self, name: str, *, default: Any = None) -> Any:
-        """A time with its zone; ISO text is read."""
+        """A time with its zone, in UTC; ISO text is read. What no database or zone could keep is refused."""
         value = self._raw(name, default)
         if value is default or value is None:
             return value
@@ -193,6 +194,12 @@ class Reader:
                 return self.bad(name, "type", wanted="time like 2026-03-02T08:00:00+03:00")
         if not isinstance(value, datetime) or value.tzinfo is None:
             return self.bad(name, "type", wanted="time with a zone")
+        try:
+            value = value.astimezone(UTC)
+        except OverflowError:
+            value = None
+        if value is None or not EARLIEST <= value <= LATEST:
+            return self.bad(name, "range", low=EARLIEST.isoformat(), high=LATEST.isoformat())
         return value
 
     def zone(self, name: str, *, default: Any = _MISSING) -> Any:

@@ -17,7 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from console.forms.base import ConsoleForm
 from console.frame import CLUSTER_KEY
 from console.middleware import THEMES
-from console.views.base import Crumb, FormPage, HtmxRequest, done, paged
+from console.views.base import Crumb, FormPage, HtmxRequest, asked_text, done, paged
 from console.views.quotas import number
 from quotas.models import Role, Token, Workspace
 from quotas.permissions import (
@@ -40,7 +40,7 @@ FOUND_EACH = 20
 @require_safe
 def search(request: HtmxRequest) -> HttpResponse:
     """Quotas, workloads, workspaces and nodes whose name holds the text."""
-    text = request.GET.get("q", "").strip()[:80]
+    text = asked_text(request)
     groups = found_groups(request, text) if text else []
     context = {"search_text": text, "groups": groups, "count": sum(len(group["rows"]) for group in groups)}
     return render(request, "search.html", context)
@@ -211,7 +211,7 @@ def token_revoke(request: HtmxRequest, pk: int) -> HttpResponse:
 def audit(request: HtmxRequest) -> HttpResponse:
     """Who did what, newest first; whole for the platform's people, else of the workspaces one manages."""
     rows = visible_audit(request.user).order_by("-id")
-    text, result = request.GET.get("q", "").strip()[:80], request.GET.get("result", "")
+    text, result = asked_text(request), request.GET.get("result", "")
     if text:
         rows = (
             rows.filter(object_name__icontains=text)

@@ -20,6 +20,7 @@ from quotas.models import User
 
 PANEL = "panel-body"
 PAGE_SIZES = (25, 50, 100)
+SEARCH_MAX = 80
 
 
 class HtmxRequest(HttpRequest):
@@ -106,8 +107,13 @@ def done(request: HttpRequest, said: str, to: str, *args: Any, changed: Iterable
     return response
 
 
+def asked_text(request: HttpRequest) -> str:
+    """What is searched for, without what no database can look for."""
+    return request.GET.get("q", "").replace("\x00", "").strip()[:SEARCH_MAX]
+
+
 def paged(request: HttpRequest, rows: QuerySet[Any]) -> Page[Any]:
     """The page that the address asks for; sizes come from a short list, and what is no number is the first page."""
-    asked = request.GET.get("size", "")
-    size = int(asked) if asked.isdigit() and int(asked) in PAGE_SIZES else PAGE_SIZES[0]
+    asked = request.GET.get("size")
+    size = next((size for size in PAGE_SIZES if str(size) == asked), PAGE_SIZES[0])
     return Paginator(rows, size).get_page(request.GET.get("page"))

@@ -28,6 +28,7 @@ from console.selectors import queue_lines, state_spans, waiting_workloads
 from console.views.base import Crumb, FormPage, HtmxRequest, done, page_or_part, paged
 from console.views.quotas import number
 from console.words import Consequences, consequences, event_lines, pending_words, placement_rows, unblock_words, why_of
+from quotas.errors import refuse
 from quotas.models import Cluster, Quota, WorkspaceQuota
 from quotas.permissions import allowed, grants_of, require, visible_pools, visible_quotas, visible_workspaces
 from scheduler.previews import Touched, preview
@@ -230,7 +231,9 @@ def neighbour_of(request: HtmxRequest, workload: Workload, step: str) -> Workloa
         .filter(priority=workload.priority, state=State.QUEUED)
         .order_by("position", "id")
     )
-    at = next(index for index, peer in enumerate(peers) if peer.pk == workload.pk)
+    at = next((index for index, peer in enumerate(peers) if peer.pk == workload.pk), None)
+    if at is None:  # it has started meanwhile
+        raise refuse("", "workload.state", state=workload.state, allowed=[State.QUEUED], name=workload.name)
     wanted = at - 1 if step == "up" else at + 1
     return peers[wanted] if 0 <= wanted < len(peers) else None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 from django.core.exceptions import FieldDoesNotExist, ValidationError
@@ -65,7 +66,9 @@ def read_cursor(rows: QuerySet[Any], field: str, cursor: str) -> tuple[Any, int]
         value, pk = json.loads(text)
         if not isinstance(value, str) or "\x00" in value or not isinstance(pk, int) or not 0 < pk < 2**63:
             raise ValueError(text)
-        return column(rows, field).to_python(value), pk
+        value.encode()
+        read = column(rows, field).to_python(value)
+        return (read.astimezone(UTC) if isinstance(read, datetime) else read), pk
     except (ValueError, TypeError, OverflowError, RecursionError, ValidationError) as error:
         problem = serializers.ErrorDetail("Not a cursor of this list.", code="cursor")
         raise serializers.ValidationError({"cursor": [problem]}) from error

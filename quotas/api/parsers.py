@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import IO, Any
 
@@ -21,7 +22,7 @@ class TooLarge(exceptions.APIException):
 
 
 class JSONParser(parsers.BaseParser):
-    """UTF-8 JSON of at most ``API_BODY_BYTES``; numbers are finite and nesting is not endless."""
+    """UTF-8 JSON of at most ``API_BODY_BYTES``; numbers are finite, fields stand there once, nesting ends."""
 
     media_type = "application/json"
 
@@ -33,7 +34,12 @@ class JSONParser(parsers.BaseParser):
         if len(body) > most:
             raise TooLarge(most)
         try:
-            data = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
+            data = json.loads(
+                body.decode("utf-8"),
+                parse_constant=_refuse_constant,
+                parse_float=_finite,
+                object_pairs_hook=_each_once,
+            )
             refuse_unstorable(data)
         except (ValueError, RecursionError) as error:
             raise exceptions.ParseError(f"The body is not valid JSON: {error}") from error
@@ -57,3 +63,19 @@ def refuse_unstorable(data: Any) -> None:
 
 def _refuse_constant(word: str) -> None:
     raise ValueError(f"{word} is not a JSON number")
+
+
+def _finite(word: str) -> float:
+    number = float(word)
+    if not math.isfinite(number):
+        raise ValueError(f"{word[:40]} is too large a number")
+    return number
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object; one that says a field twice leaves open which of the two is meant."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"“{next(name for name in names if names.count(name) > 1)}” stands there more than once")
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -22,6 +22,7 @@ from quotas.api.views import Door
 from quotas.errors import refuse
 from quotas.models import Quota
 from quotas.permissions import allowed, grants_of, visible_clusters, visible_pools, visible_quotas
+from quotas.specs import EARLIEST
 from scheduler.api.shapes import StatusRead, UsageRead
 from scheduler.selectors import cluster_status, list_evictions, usage_series
 from workloads.api.queries import EvictionQuery
@@ -87,6 +88,11 @@ class UsageQuery(Query):
     since = serializers.DateTimeField(required=False, help_text="Cluster time; default: 24 hours before `until`.")
     until = serializers.DateTimeField(required=False, help_text="Cluster time; default: now.")
     samples = serializers.IntegerField(min_value=1, max_value=SAMPLES_MOST, default=288)
+
+    def validate_until(self, until: datetime) -> datetime:
+        if until < EARLIEST:
+            raise serializers.ValidationError(f"Not before {EARLIEST.isoformat()}.", code="min_value")
+        return until
 
 
 class UsageDoor(Door):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 
 import pytest
@@ -93,6 +94,8 @@ def test_a_problem_document_names_fields_codes_facts_and_the_request(world: Worl
         (b'{"name": NaN}', 400),
         (b'{"name": "a\\u0000b"}', 400),
         (b'{"name": "\\ud800"}', 400),
+        (b'{"name": 1e999}', 400),
+        (b'{"name": "b", "name": "a"}', 400),
         (b"[" * 100_000, 400),
         (b"[]", 422),
         (b"null", 422),
@@ -180,6 +183,29 @@ def test_a_query_that_makes_no_sense_names_its_parameter(world: World, query: st
     answer = world.client("platform").get(f"/quotas?{query}")
     assert answer.status_code == 422
     assert [problem["field"] for problem in answer.json()["problems"]] == [field]
+
+
+@pytest.mark.parametrize(
+    ("ordering", "held"),
+    [
+        ("name", '["\\ud800",1]'),
+        ("name", '["\\u0000",1]'),
+        ("submitted_at", '["0001-01-01T00:00:00+23:59",1]'),
+        ("submitted_at", '["soon",1]'),
+        ("priority", "[5,1]"),
+    ],
+)
+def test_a_cursor_made_by_hand_is_refused(world: World, ordering: str, held: str) -> None:
+    cursor = base64.urlsafe_b64encode(held.encode()).decode().rstrip("=")
+    answer = world.client("developer").get(f"/workloads?ordering={ordering}&cursor={cursor}")
+    assert answer.status_code == 422
+    assert [problem["field"] for problem in answer.json()["problems"]] == ["cursor"]
+
+
+@pytest.mark.parametrize("until", ["0001-01-01T00:00:00Z", "0001-06-01T00:00:00Z"])
+def test_use_before_all_clocks_is_refused(world: World, until: str) -> None:
+    answer = world.client("developer").get(f"/usage?until={until}")
+    assert [problem["field"] for problem in answer.json()["problems"]] == ["until"]
 
 
 @pytest.mark.parametrize("ordering", ["id", "-id", "name", "-name"])

@@ -295,3 +295,15 @@ def test_what_one_does_not_see_is_not_among_the_chosen(world: World, client_for:
     client_for("operator-b").post("/workloads/bulk", {"action": "stop", "pk": [foreign.pk]})
     foreign.refresh_from_db()
     assert foreign.state == State.RUNNING
+
+
+def test_work_that_has_started_meanwhile_has_no_place_to_move_to(world: World, client_for: ClientFor):
+    running = world.workloads["train-b"]
+    answer = client_for("operator-b").post(f"/queue/{running.pk}/move", {"to": "up"}, headers={"HX-Request": "true"})
+    assert answer.status_code == 422
+    assert "is running" in answer["HX-Trigger"]
+
+
+@pytest.mark.parametrize("address", ["/workloads?size=²", "/search?q=a%00b", "/audit?q=%00", "/queue?quota=²"])
+def test_odd_addresses_are_pages_all_the_same(world: World, client_for: ClientFor, address: str):
+    assert client_for("platform").get(address).status_code == 200

@@ -100,3 +100,12 @@ def test_an_end_in_the_past_is_refused(here: Installation) -> None:
     with pytest.raises(Refused) as caught:
         asked(here, days=-1)
     assert caught.value.problems[0].field == "until"
+
+
+@pytest.mark.parametrize("until", ["9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00", "9999-06-01T00:00:00Z"])
+def test_an_end_that_no_database_could_keep_is_refused(here: Installation, until: str) -> None:
+    with pytest.raises(Refused) as caught:
+        QuotaRequestSpec.from_mapping(
+            {"quota": "quota-1.1", "more_gpu_milli": 1, "until": until}, workspace=here.workspace
+        )
+    assert [(problem.field, problem.facts["reason"]) for problem in caught.value.problems] == [("until", "range")]
