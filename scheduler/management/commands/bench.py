@@ -6,6 +6,7 @@ import json
 import sys
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -90,6 +91,8 @@ def gang_options(parser: ArgumentParser) -> None:
 
 def gang(options: Options) -> Figures:
     """A gang as large as the cluster has nodes, with a preferred rack."""
+    if prod(options["topology"]) != options["nodes"]:
+        raise CommandError(f"--topology has {prod(options['topology'])} nodes, --nodes says {options['nodes']}")
     return figures_of("gang", worlds.gang(options["nodes"], options["topology"]), options["runs"])
 
 
@@ -100,6 +103,8 @@ def cannot_fit_options(parser: ArgumentParser) -> None:
 
 def cannot_fit(options: Options) -> Figures:
     """The verdict for a gang whose last worker is what fails, on a full cluster."""
+    if options["workers"] > options["nodes"]:
+        raise CommandError(f"--workers must be at most --nodes, which is {options['nodes']}")
     return figures_of("cannot-fit", worlds.cannot_fit(options["nodes"], options["workers"]), options["runs"])
 
 
