@@ -3,7 +3,8 @@
 For a request the nodes compare, in this order:
 1. a node that still serves several whole GPUs is not broken up while such requests are expected to need it;
 2. a place that the plan foresees for this request (`placement_plan`), the GPU with the least room first;
-3. the value that the node keeps for the mix (`placement_mix`).
+3. the value that the node keeps for the mix (`placement_mix`), less what a place costs the plan that does not
+   foresee it.
 
 The mix is what was seen so far, and the plan is made anew as the mix gets known and the room fills up, so nothing
 depends on a particular list of tasks. Only the order of nodes is decided here: whatever fits is placed.
@@ -28,6 +29,9 @@ VALUE_STEP_MILLI = 10
 """Values that differ by less decide nothing; the order of nodes does."""
 
 FORESEEN = 1e5
+REGRET = 3.0
+"""How much what a place costs the plan counts against what it costs the node."""
+
 BROKEN = -1e6
 
 
@@ -97,12 +101,12 @@ class Planned:
         return self._value
 
     def _foreseen(self, shape: Shape, rows: Ints, room: Room) -> Floats:
-        """For each row and level what it counts that the plan foresees the shape there; less room counts more."""
+        """What the plan adds to the score of each row and level; of foreseen places less room counts more."""
         flow = self._plan.places_of(shape) if self._plan and self._groups and shape.gpus else None
         if flow is None or self._groups is None:
             return np.zeros((len(rows), FULL + 1))
         rank = np.linspace(2, 1.5, FULL + 1) if shape.is_slice else np.ones(FULL + 1)
-        table = (FORESEEN * rank * (flow > 0)).astype(np.float64)
+        table = np.where(flow > 0, FORESEEN * rank, REGRET * flow / VALUE_STEP_MILLI)
         return table[self._groups.of_row[rows]]
 
     def _needed_whole(self, room: Room, plan: Plan) -> list[int]:

@@ -92,13 +92,18 @@ def _ratio_class(cpu_milli: int, gpus: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """For each ask where it is planned, by group (row) and level (column), and the GPU that all of it uses."""
+    """What the plan says of each ask at each level (column) of each group (row), and the GPU that all of it uses.
+
+    Above 0: so many tasks are planned there. Otherwise the negative of what one task there would cost the plan, in
+    thousandths of a GPU; 0 throughout unless requests are bound to models, since the prices of the program then
+    tell the scarce models, and else hardly more than which of several equally good plans was found.
+    """
 
     places: dict[Ask, Floats]
     gpu_milli: float
 
     def places_of(self, shape: Shape) -> Floats | None:
-        """Planned tasks by group and level; None if such a shape was not seen before the plan was made."""
+        """What the plan says by group and level; None if such a shape was not seen before the plan was made."""
         return self.places.get(ask_of(shape))
 
 
@@ -107,10 +112,11 @@ def make_plan(room: Room, mix: Mix, groups: Groups) -> Plan:
     demand = _demand(mix, int(room.gpu_milli.sum()))
     levels = _levels(room, groups)
     arcs = _arcs(demand, groups, levels)
-    flow = _solve(_Program(arcs, demand, levels, groups, room))
-    places = {item.ask: np.zeros(levels.shape) for item in demand}
-    for index in np.flatnonzero(flow > PLANNED):
-        places[demand[arcs.ask[index]].ask][arcs.group[index], arcs.level[index]] = flow[index]
+    flow, regret = _solve(_Program(arcs, demand, levels, groups, room))
+    unplanned = -regret * LEVEL_MILLI if groups.by_model else np.zeros(len(flow))
+    tables = np.zeros((len(demand), *levels.shape))
+    tables[arcs.ask, arcs.group, arcs.level] = np.where(flow > PLANNED, flow, unplanned)
+    places = {item.ask: table for item, table in zip(demand, tables, strict=True)}
     return Plan(places, float(flow @ arcs.size) * LEVEL_MILLI)
 
 
@@ -223,8 +229,8 @@ class _Program:
         self.bounds.append(np.zeros(len(cores)))
 
 
-def _solve(program: _Program) -> Floats:
-    """Tasks on each arc in the best plan."""
+def _solve(program: _Program) -> tuple[Floats, Floats]:
+    """Tasks on each arc in the best plan, and what one more task there would cost, in levels."""
     matrix = program.matrix().tocsr()
     used = np.diff(matrix.indptr) > 0
     solved = linprog(
@@ -234,5 +240,5 @@ def _solve(program: _Program) -> Floats:
         bounds=np.column_stack((np.zeros(len(program.most)), program.most)),
         method="highs-ds",
     )
-    flow: Floats = solved.x[np.isinf(program.most)]
-    return flow
+    tasks = np.isinf(program.most)
+    return solved.x[tasks], solved.lower.marginals[tasks]
