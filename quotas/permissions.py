@@ -188,6 +188,11 @@ def grants_of(actor: Actor) -> Grants:
     return Grants(PlatformRole.NONE, {token.workspace_id: _at_most(held, ceiling)} if held else {}, actor.pk)
 
 
+def levels_of(roles: Iterable[str], custom_roles: Iterable[CustomRole]) -> dict[str, Level]:
+    """What several roles give together."""
+    return strongest([*(LEVELS[role] for role in roles), *(custom_levels(role.levels) for role in custom_roles)])
+
+
 def _memberships(user: User, workspace_id: int | None = None) -> dict[int, Levels]:
     rows = Member.objects.filter(user=user)
     if workspace_id is not None:
@@ -288,6 +293,19 @@ def can_see(actor: Actor, thing: Model, *, grants: Grants | None = None) -> bool
     if hasattr(thing, "owner_id") or hasattr(thing, "workload_id"):
         return allowed(actor, "workload.read", thing, grants=grants)
     return allowed(actor, "workspace.read", thing, grants=grants) if hasattr(thing, "workspace_id") else False
+
+
+def require_within(actor: Actor, workspace: Workspace, levels: Levels, held: Levels | None = None) -> None:
+    """Raises ``Denied`` where the levels, beyond those ``held`` before, allow more than the actor may do there.
+
+    Whoever gives rights, to others or to themselves, gives none that they do not have.
+    """
+    own, had = grants_of(actor).levels_in(workspace.pk), held or {}
+    for name, needs in PERMISSIONS.items():
+        for module in KIND_MODULES.values() if needs.module == "kind" else (needs.module or "",):
+            before = max(own.get(module, N), had.get(module, N))
+            if any(before < least <= levels.get(module, N) for least in (needs.own, needs.any)):
+                raise Denied(name)
 
 
 def permissions_on(actor: Actor, thing: Model | None = None) -> list[str]:

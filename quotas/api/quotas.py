@@ -20,7 +20,7 @@ from quotas.api.shapes import LedgerRead, QuotaRead, QuotaVersionRead, TreeRead
 from quotas.api.views import Door
 from quotas.errors import refuse
 from quotas.models import Cluster, LedgerEntry, NodePool, Quota, QuotaVersion
-from quotas.permissions import grants_of, visible_clusters, visible_quotas, visible_workspaces
+from quotas.permissions import grants_of, visible_clusters, visible_quotas, visible_users, visible_workspaces
 from quotas.services import create_quota, edit_quota_settings, move_quota, restore_version
 from quotas.specs import QuotaSpec
 
@@ -93,6 +93,14 @@ class QuotaDoor(Door):
         if grants.reads_all:
             return None
         return set(visible_quotas(self.actor, grants=grants).values_list("pk", flat=True))
+
+    @cached_property
+    def visible_people(self) -> set[int] | None:
+        """Ids of the people whose names the caller may read; None: all."""
+        grants = grants_of(self.actor)
+        if grants.reads_all:
+            return None
+        return set(visible_users(self.actor, grants=grants).values_list("pk", flat=True))
 
     @extend_schema(responses=QuotaRead)
     def list(self, request: Request) -> Response:

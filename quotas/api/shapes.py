@@ -222,9 +222,16 @@ class QuotaVersionRead(Read):
     revision = serializers.IntegerField()
     verb = serializers.CharField()
     at = serializers.DateTimeField()
-    by = PersonRead(allow_null=True)
+    by = serializers.SerializerMethodField(help_text="null: the system, or not the caller's to see.")
     before = serializers.SerializerMethodField()
     after = serializers.SerializerMethodField()
+
+    @extend_schema_field(PersonRead(allow_null=True))
+    def get_by(self, version: QuotaVersion) -> dict[str, Any] | None:
+        by, visible = version.by, self.context["view"].visible_people
+        if by is None or (visible is not None and by.pk not in visible):
+            return None
+        return {"id": by.pk, "username": by.get_username()}
 
     @extend_schema_field(serializers.DictField())
     def get_before(self, version: QuotaVersion) -> dict[str, Any]:

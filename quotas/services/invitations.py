@@ -38,7 +38,7 @@ def invite(
     require(actor, "member.manage", workspace)
     workspace = locked(workspace)
     _require_email(email)
-    given, _ = checked_roles(workspace, roles, ())
+    given, _ = checked_roles(actor, workspace, roles, ())
     if Member.objects.filter(workspace=workspace, user__email__iexact=email).exists():
         raise refuse("email", "conflict", given=email)
     now = timezone.now()

@@ -15,7 +15,7 @@ from quotas.audit import changes as differences
 from quotas.audit import record
 from quotas.errors import Denied, NotFound, Problem, Refused, refuse
 from quotas.models import CustomRole, Member, Quota, Role, Token, User, Workspace, WorkspaceQuota
-from quotas.permissions import can_see, require
+from quotas.permissions import Levels, can_see, levels_of, require, require_within
 from quotas.services._common import as_user, locked, save_changes, taken_is_conflict
 from quotas.specs import TokenSpec, UserSpec, WorkspaceSpec
 from quotas.tokens import new_secret
@@ -187,7 +187,7 @@ def add_member(
     require(actor, "member.manage", workspace)
     workspace = locked(workspace)
     _require_seen(actor, user)
-    given, own = checked_roles(workspace, roles, custom_roles)
+    given, own = checked_roles(actor, workspace, roles, custom_roles)
     if Member.objects.filter(workspace=workspace, user=user).exists():
         raise refuse("user", "conflict", given=user.get_username())
     member = Member.objects.create(workspace=workspace, user=user, roles=given, custom_roles=own)
@@ -202,9 +202,16 @@ def _require_seen(actor: Actor, user: User) -> None:
 
 
 def checked_roles(
-    workspace: Workspace, roles: Iterable[str], custom_roles: Sequence[CustomRole]
+    actor: Actor,
+    workspace: Workspace,
+    roles: Iterable[str],
+    custom_roles: Sequence[CustomRole],
+    member: Member | None = None,
 ) -> tuple[list[str], list[int]]:
-    """Roles in the table's order and ids of custom roles, or ``Refused``: at least one, and never the owner's."""
+    """Roles in the table's order and ids of custom roles, or ``Refused``: at least one, and never the owner's.
+
+    ``Denied`` where they give more than the actor has there, save what the member has already.
+    """
     given = list(dict.fromkeys(str(role) for role in roles))
     if any(role not in GIVEN_ROLES for role in given):
         raise refuse("roles", "invalid", reason="choice", choices=list(GIVEN_ROLES), given=given)
@@ -212,7 +219,12 @@ def checked_roles(
         raise refuse("custom_roles", "not_found")
     if not given and not custom_roles:
         raise refuse("roles", "invalid", reason="required", choices=list(GIVEN_ROLES))
+    require_within(actor, workspace, levels_of(given, custom_roles), _levels_held(member) if member else None)
     return [role for role in Role if role in given], sorted(role.pk for role in custom_roles)
+
+
+def _levels_held(member: Member) -> Levels:
+    return levels_of(member.roles, CustomRole.objects.filter(pk__in=member.custom_roles))
 
 
 def _role_names(member: Member) -> list[str]:
@@ -228,7 +240,7 @@ def set_roles(*, actor: Actor, member: Member, roles: Iterable[str], custom_role
     member = locked(member)
     _require_not_owner(member)
     before = {"roles": _role_names(member)}
-    member.roles, member.custom_roles = checked_roles(member.workspace, roles, custom_roles)
+    member.roles, member.custom_roles = checked_roles(actor, member.workspace, roles, custom_roles, member)
     member.save(update_fields=["roles", "custom_roles"])
     after = {"roles": _role_names(member)}
     record(
@@ -251,8 +263,13 @@ def _require_not_owner(member: Member) -> None:
 
 @transaction.atomic
 def remove_member(*, actor: Actor, member: Member) -> None:
-    """Take a person out of a workspace; the owner cannot be. Anybody but the owner may leave."""
-    if member.user_id != getattr(as_user(actor), "pk", None):
+    """Take a person out of a workspace; the owner cannot be. Anybody but the owner may leave, in person.
+
+    A token that is bound to a role may only do what the role may.
+    """
+    person = as_user(actor)
+    in_person = person is not None and (person.token is None or person.token.workspace_id is None)
+    if member.user_id != getattr(person, "pk", None) or not in_person:
         require(actor, "member.manage", member)
     workspace = locked(member.workspace)
     member = locked(member)

@@ -12,7 +12,7 @@ from quotas.actors import Actor
 from quotas.audit import record
 from quotas.errors import refuse
 from quotas.models import CustomRole, Member, Workspace
-from quotas.permissions import CUSTOM_MODULES, Level, require
+from quotas.permissions import CUSTOM_MODULES, Level, custom_levels, require, require_within
 from quotas.services._common import locked, save_changes, taken_is_conflict
 from quotas.specs import Reader
 from scheduler.triggers import signal
@@ -58,9 +58,10 @@ def create_custom_role(*, actor: Actor, workspace: Workspace, spec: CustomRoleSp
 def edit_custom_role(
     *, actor: Actor, role: CustomRole, spec: CustomRoleSpec, revision: int | None = None
 ) -> CustomRole:
-    """Change a role; whoever holds it has the new levels at once."""
+    """Change a role; whoever holds it has the new levels at once, so nobody gives it more than they have."""
     require(actor, "member.manage", role)
     role = locked(role, revision)
+    require_within(actor, role.workspace, custom_levels(spec.levels), custom_levels(role.levels))
     before = {"name": role.name, "levels": role.levels}
     role.name, role.levels = spec.name, dict(spec.levels)
     with taken_is_conflict("name", spec.name):

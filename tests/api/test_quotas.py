@@ -118,6 +118,14 @@ def test_members_do_not_read_of_ancestors(world: World) -> None:
     assert world.client("platform").get(path).json()["parent"]["id"] == world.root.pk
 
 
+@pytest.mark.parametrize(("who", "sees"), [("developer", False), ("auditor", True)])
+def test_the_history_names_only_people_whom_the_reader_sees(world: World, who: str, sees: bool) -> None:
+    path = f"/quotas/{world.quota.pk}"
+    assert world.client("platform").patch(path, {"description": "new"}).status_code == 200
+    newest = world.client(who).get(f"{path}/history").json()["items"][0]
+    assert newest["by"] == ({"id": world.people["platform"].pk, "username": "platform"} if sees else None)
+
+
 def test_the_configuration_is_saved_whole_and_refuses_a_late_save(world: World) -> None:
     client, path = world.client("owner"), f"/workspaces/{world.workspace.pk}/configuration"
     assert client.get(path).json() == {"entries": [], "revision": 0}

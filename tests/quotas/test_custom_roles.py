@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from quotas.errors import Refused
-from quotas.models import CustomRole
+from quotas.models import CustomRole, Member
 from quotas.permissions import allowed
-from quotas.services import add_member, create_custom_role, delete_custom_role, edit_custom_role, set_roles
+from quotas.services import add_member, create_custom_role, delete_custom_role, edit_custom_role, invite, set_roles
 from quotas.services.roles import CustomRoleSpec
 from tests.makers import Installation, denied, refused
 
@@ -68,3 +68,29 @@ def test_roles_of_another_workspace_are_not_there(here: Installation) -> None:
         create_custom_role(actor=here["rival"], workspace=here.other_workspace, spec=spec)
     with denied("member.manage"):
         create_custom_role(actor=here["operator"], workspace=here.workspace, spec=spec)
+
+
+def test_nobody_gives_more_than_they_have(here: Installation) -> None:
+    role = made(here, "people", members="all", training="own")
+    person = here["stranger"]
+    own = add_member(actor=here["owner"], workspace=here.workspace, user=person, roles=[], custom_roles=[role])
+    with denied("workload.read"):
+        add_member(actor=person, workspace=here.workspace, user=here["rival"], roles=["operator"])
+    with denied("workload.read"):
+        set_roles(actor=person, member=own, roles=["administrator"])
+    with denied("configuration.read"):
+        spec = CustomRoleSpec.from_mapping({"name": "people", "levels": {"configuration": "all"}})
+        edit_custom_role(actor=person, role=role, spec=spec)
+    with denied("workload.read"):
+        invite(actor=person, workspace=here.workspace, email="a@example.org", roles=["operator"], link=str)
+    less = CustomRoleSpec.from_mapping({"name": "people", "levels": {"members": "all"}})
+    edit_custom_role(actor=person, role=role, spec=less)
+    assert not allowed(person, "workload.submit", here.workspace)
+
+
+def test_roles_that_a_member_has_already_may_stay(here: Installation) -> None:
+    role = made(here, "people", members="all")
+    person = here["stranger"]
+    add_member(actor=here["owner"], workspace=here.workspace, user=person, roles=[], custom_roles=[role])
+    operator = Member.objects.get(workspace=here.workspace, user=here["operator"])
+    assert set_roles(actor=person, member=operator, roles=["operator"], custom_roles=[role]).custom_roles == [role.pk]

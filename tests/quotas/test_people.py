@@ -109,6 +109,13 @@ def test_anybody_but_the_owner_may_leave(here: Installation) -> None:
     assert not Member.objects.filter(user=here["viewer"]).exists()
 
 
+def test_a_token_that_is_bound_to_a_role_does_not_leave_for_its_person(here: Installation) -> None:
+    token, _ = create_token(actor=here["viewer"], spec=TokenSpec("ci", here.workspace, Role.VIEWER))
+    here["viewer"].token = token
+    with denied("member.manage"):
+        remove_member(actor=here["viewer"], member=member(here, "viewer"))
+
+
 def test_binding_unbinding_and_the_default(here: Installation) -> None:
     bind_quota(actor=SYSTEM, workspace=here.workspace, quota=here.root)
     set_default_quota(actor=here["administrator"], workspace=here.workspace, quota=here.root)
