@@ -341,7 +341,7 @@ class _Writer:
         Allocation.objects.bulk_create(rows)
         self._order_starts(rows, places)
         first = [workload for workload in new_runs if self.row(workload).state != State.QUEUED]
-        Workload.objects.filter(pk__in=first).update(starts=1, started_at=self.now)
+        Workload.objects.filter(pk__in=first).update(starts=1, started_at=self.now, revision=F("revision") + 1)
 
     @staticmethod
     def _begins_run(row: WorkloadRow) -> bool:
@@ -486,7 +486,7 @@ class _Writer:
         said = verdict_rows(self.plan.waits, known, self.now)
         new = [row for workload, row in said.items() if known.get(workload) != row]
         silent = [workload for workload in known if workload not in said]
-        write_verdicts(new, self.number)
+        write_verdicts(self.cluster, new, self.number)
         silence(silent)
         if new or silent:
             self.topics.add("queue")

@@ -84,7 +84,7 @@ def stop_lost(cluster_id: int, since: datetime) -> int:
     """
     with connection.cursor() as cursor:
         cursor.execute(_STOP_LOST, [since, cluster_id])
-        return cursor.rowcount
+        return int(cursor.rowcount)
 
 
 def end_stopped(workloads: Iterable[int], at: datetime) -> None:

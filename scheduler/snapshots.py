@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from django.db import connection, transaction
-from django.db.models import Count, F
+from django.db.models import Count, F, QuerySet
 
 from quotas.models import Cluster, LedgerEntry, Node, NodePool, Quota, QuotaAmount
 from scheduler import settings
@@ -22,6 +22,7 @@ from scheduler.clocks import ms_or_none, to_ms
 from scheduler.core import model as core
 from scheduler.core.resources import Bound
 from scheduler.models import Applier, Reservation
+from scheduler.remembered import Memory
 from scheduler.reservations import reservation_of
 from workloads.configuration import Caps, PersonalCap
 from workloads.models import LIVE, Allocation, Eviction, Kind, Phase, PoolPreference, State, Verdict, Workload
@@ -151,28 +152,29 @@ class Loaded:
 
 def load(cluster: Cluster, now: datetime) -> Loaded:
     """Everything that one cycle of the cluster knows at `now`, as of one instant of the database."""
-    with _one_instant():
-        return _read(cluster, now)
+    with _one_instant() as is_committed:
+        if is_committed:
+            return _read(cluster, now, _remembered_workload_rows(cluster), _remembered_verdicts(cluster))
+        return _read(cluster, now, _workload_rows(cluster), _verdicts(cluster))
 
 
 @contextmanager
-def _one_instant() -> Iterator[None]:
-    """All reads in the block see the same rows (inside somebody's transaction: what that one sees)."""
+def _one_instant() -> Iterator[bool]:
+    """All reads in the block see the same rows, which are committed (inside somebody's transaction: what it sees)."""
     own = not connection.in_atomic_block
     with transaction.atomic():
         if own:
             with connection.cursor() as cursor:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        yield
+        yield own
 
 
-def _read(cluster: Cluster, now: datetime) -> Loaded:
+def _read(cluster: Cluster, now: datetime, rows: dict[int, WorkloadRow], verdicts: dict[int, VerdictRow]) -> Loaded:
     wanted, cycle = Applier.objects.filter(cluster=cluster).values_list("wanted", "cycle").first() or (0, 0)
     knobs = settings.of(cluster)
     nodes = list(Node.objects.filter(cluster=cluster).order_by("id"))
     quotas = list(Quota.objects.filter(cluster=cluster).order_by("id"))
     amounts = list(QuotaAmount.objects.filter(quota__cluster=cluster).order_by("quota_id", "pool_id"))
-    rows = _workload_rows(cluster)
     held = _allocation_rows(cluster)
     losses = _ended_workers(cluster, rows.values())
     pools = _pools(cluster, now, knobs)
@@ -193,7 +195,13 @@ def _read(cluster: Cluster, now: datetime) -> Loaded:
             reservation_of(found) for found in Reservation.objects.filter(cluster=cluster).order_by("id")
         ),
         excess_orders=tuple(
-            core.ExcessOrder(id=row.pk, quota=row.quota_id, pool=row.pool_id, due_ms=to_ms(row.excess_due_at))
+            core.ExcessOrder(
+                id=row.pk,
+                quota=row.quota_id,
+                pool=row.pool_id,
+                due_ms=to_ms(row.excess_due_at),
+                to_limit=row.excess_to_limit,
+            )
             for row in amounts
             if row.excess_due_at is not None
         ),
@@ -208,7 +216,7 @@ def _read(cluster: Cluster, now: datetime) -> Loaded:
         allocations=held,
         nodes={node.pk: (node.state, node.revision) for node in nodes},
         quotas={quota.pk: quota.revision for quota in quotas},
-        verdicts=_verdicts(cluster),
+        verdicts=verdicts,
         ledger=_ledger(cluster),
     )
 
@@ -332,10 +340,32 @@ def _ms(seconds: int | None) -> int | None:
 # --- workloads ----------------------------------------------------------------------------------------------------
 
 
+known_workloads: Memory[WorkloadRow] = Memory()
+"""Every change of a workload counts its revision up; only what is borrowed is written without that."""
+
+
+def _live(cluster: Cluster) -> QuerySet[Workload]:
+    return Workload.objects.filter(cluster=cluster, state__in=LIVE).order_by("id")
+
+
 def _workload_rows(cluster: Cluster) -> dict[int, WorkloadRow]:
-    """What is live, and what has ended but still holds room."""
-    found = Workload.objects.filter(cluster=cluster, state__in=LIVE).order_by("id")
-    return {row[0]: WorkloadRow(*row) for row in found.values_list(*WorkloadRow._fields)}
+    return {row[0]: WorkloadRow(*row) for row in _live(cluster).values_list(*WorkloadRow._fields)}
+
+
+def _remembered_workload_rows(cluster: Cluster) -> dict[int, WorkloadRow]:
+    """The same; only rows that have changed since the last load are read whole."""
+    marks = list(_live(cluster).values_list("id", "revision", "borrowed_gpu_milli"))
+
+    def read(ids: list[int]) -> dict[int, WorkloadRow]:
+        found = Workload.objects.filter(pk__in=ids).values_list(*WorkloadRow._fields)
+        return {row[0]: WorkloadRow(*row) for row in found}
+
+    rows = known_workloads.recall(cluster, {pk: revision for pk, revision, _ in marks}, read)
+    return {pk: _with_borrowed(rows[pk], borrowed) for pk, _, borrowed in marks}
+
+
+def _with_borrowed(row: WorkloadRow, borrowed: int) -> WorkloadRow:
+    return row if row.borrowed_gpu_milli == borrowed else row._replace(borrowed_gpu_milli=borrowed)
 
 
 def _allocation_rows(cluster: Cluster) -> dict[int, list[AllocationRow]]:
@@ -544,6 +574,21 @@ def allocation_of(held: AllocationRow, row: WorkloadRow, knobs: settings.Knobs) 
 
 
 # --- what is written already --------------------------------------------------------------------------------------
+
+
+known_verdicts: Memory[VerdictRow] = Memory()
+"""A verdict is written with the number of its cycle, which no other has."""
+
+
+def _remembered_verdicts(cluster: Cluster) -> dict[int, VerdictRow]:
+    """What is written; only what this process has not read or written so before is read whole."""
+
+    def read(ids: list[int]) -> dict[int, VerdictRow]:
+        rows = Verdict.objects.filter(pk__in=ids).values_list(*VerdictRow._fields)
+        return {row[0]: VerdictRow(*row) for row in rows}
+
+    marks = dict(Verdict.objects.filter(workload__cluster=cluster).values_list("workload_id", "cycle"))
+    return known_verdicts.recall(cluster, marks, read)
 
 
 def _verdicts(cluster: Cluster) -> dict[int, VerdictRow]:

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from django.db import connection
+from django.db import connection, transaction
 
+from quotas.models import Cluster
 from scheduler.clocks import at_or_none
 from scheduler.core.model import Facts, Wait
-from scheduler.snapshots import VerdictRow
+from scheduler.snapshots import VerdictRow, known_verdicts
 from workloads.models import Verdict
 
 
@@ -71,11 +72,13 @@ ON CONFLICT (workload_id) DO UPDATE SET code = excluded.code, facts = excluded.f
 """
 
 
-def write_verdicts(rows: Sequence[VerdictRow], cycle: int) -> None:
+def write_verdicts(cluster: Cluster, rows: Sequence[VerdictRow], cycle: int) -> None:
     """Write new or changed verdicts in one statement, as one JSON value: arrays of texts cost ten times as much."""
-    if rows:
-        with connection.cursor() as cursor:
-            cursor.execute(_WRITE, [cycle, json.dumps([row._asdict() for row in rows], default=datetime.isoformat)])
+    if not rows:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(_WRITE, [cycle, json.dumps([row._asdict() for row in rows], default=datetime.isoformat)])
+    transaction.on_commit(lambda: known_verdicts.note(cluster, ((row.workload_id, row) for row in rows), cycle))
 
 
 def silence(workloads: Sequence[int]) -> None:

@@ -19,6 +19,7 @@ from scheduler.clocks import HandClock, standing_still
 from scheduler.cycles import CycleResult, is_wanted, run_cycle
 from scheduler.delivery import deliver
 from scheduler.observing import observe
+from scheduler.remembered import forget_all
 from scheduler.triggers import quiet
 from workloads.models import ScalingRule, State, Workload
 
@@ -48,6 +49,7 @@ class Driver:
 
     def restart(self) -> None:
         """Everything held in memory is lost; what is known comes from the database and the engine."""
+        forget_all()
         self.cluster = Cluster.objects.get(pk=self.cluster.pk)
         self.plan_next = None
         self.unsettled = True

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from scheduler.cycles import CycleResult
+from scheduler.remembered import forget_all
 from scheduler.scenarios.actions import Unexpected, perform
 from scheduler.scenarios.database import throwaway_database
 from scheduler.scenarios.driver import Driver, driven
@@ -40,6 +41,7 @@ def run_scenario(scenario: Scenario, trace: Say | None = None) -> Outcome:
     outcome = Outcome(scenario.file, scenario.name)
     with throwaway_database():
         _Play(scenario, outcome, trace).run()
+    forget_all()
     outcome.seconds = time.perf_counter() - began
     return outcome
 
