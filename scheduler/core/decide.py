@@ -87,7 +87,7 @@ class Cycle:
         self.waits: dict[int, Wait] = {}
         self.moves_left = {pool: at.pool.moves_left for pool, at in world.pools.items()}
         self.heads = Heads(world, self.demand)
-        self.hopeless = Hopeless(self.demand)
+        self.hopeless = Hopeless(self.demand, self.heads)
         self._overrides = any(quota.min_runtime.override_after_ms is not None for quota in world.tree.quotas)
         self._touched: set[int] = set()
         """Quotas whose turn may have come nearer by the last step."""
@@ -431,8 +431,7 @@ class Cycle:
             return False
         found = consolidate(world, self.demand, claim, pool, None)
         if found is None:
-            if not self.heads.kept:
-                self.hopeless.note_no_regrouping(claim, pool)
+            self.hopeless.note_no_regrouping(claim, pool)
             return False
         left = self.moves_left[pool]
         if left is not None and len(found.moves) > left:
@@ -504,7 +503,6 @@ class Cycle:
         for piece in found.pieces:
             self.world.tell_to_leave(piece.work, piece.keys)
         self._touched.update(piece.work.quota for piece in found.pieces)
-        self.hopeless.renew()
         for piece, rule, fact in zip(found.pieces, found.rules, facts, strict=True):
             self._tell(piece, rule, case.pool, case.work.workload.id, None, None, fact)
         rooms = self.world.pools[case.pool].rooms

@@ -39,6 +39,7 @@ class Heads:
         self.world, self.demand = world, demand
         self.kept: list[Head] = []
         self._ends: dict[int, tuple[Ints, Ints]] = {}
+        self._masks: dict[tuple[int, ...], Bools] = {}
 
     def settle(self, reservations: Iterable[Reservation]) -> list[tuple[int, str]]:
         """Keep the reservations that still hold; (id, why) of the others."""
@@ -72,15 +73,23 @@ class Heads:
 
     # --- what others may do ------------------------------------------------------------------------
 
+    def others_of(self, claim: Claim, pool: int) -> tuple[int, ...]:
+        """The workloads whose kept nodes a claim must leave alone."""
+        return tuple(head.work.workload.id for head in self._others(claim, pool)) if self.kept else ()
+
     def allowed(self, claim: Claim, pool: int) -> Bools | None:
         """Nodes that a claim may use; None means all."""
-        allowed: Bools | None = None
-        for head in self._others(claim, pool):
-            if allowed is None:
-                allowed = np.ones(len(self.world.pools[pool].rooms), dtype=bool)
+        others = self._others(claim, pool)
+        if not others:
+            return None
+        key = (pool, *(head.work.workload.id for head in others))
+        if key not in self._masks:
+            allowed = np.ones(len(self.world.pools[pool].rooms), dtype=bool)
             rows = self.world.pools[pool].rooms.row
-            allowed[[rows[node] for node in head.reservation.node_ids]] = False
-        return allowed
+            for head in others:
+                allowed[[rows[node] for node in head.reservation.node_ids]] = False
+            self._masks[key] = allowed
+        return self._masks[key]
 
     def refusal(self, claim: Claim, amount: Row, pool: int) -> Refusal | None:
         """Why a claim would use up the entitlement that a head needs; None if it would not."""

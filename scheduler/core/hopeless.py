@@ -1,13 +1,14 @@
 """What is known to fail in this cycle, so that nothing is tried twice.
 
 Room only shrinks while work starts. So a request that found no regrouping finds none later, and a claim
-that found no victims tells that larger claims of its quota, with no higher priority, find none either. Both are
-forgotten when room comes (`renew`).
+that found no victims tells that larger claims of its quota, with no higher priority, find none either. What
+evictions of this cycle leave over is on its way: when it has come there is another cycle.
 """
 
 from __future__ import annotations
 
 from scheduler.core.claims import Claim, Demand
+from scheduler.core.heads import Heads
 from scheduler.core.model import Match
 from scheduler.core.rooms import Ask
 from scheduler.core.tree import RESOURCES, Row
@@ -19,22 +20,17 @@ _Size = tuple[int, int, Row]
 class Hopeless:
     """Failures of one cycle."""
 
-    def __init__(self, demand: Demand) -> None:
-        self._demand = demand
-        self._regroupings: set[tuple[int, Ask, int]] = set()
+    def __init__(self, demand: Demand, heads: Heads) -> None:
+        self._demand, self._heads = demand, heads
+        self._regroupings: set[tuple[int, Ask, int, tuple[int, ...]]] = set()
         self._victims: dict[tuple[object, ...], list[_Size]] = {}
 
-    def renew(self) -> None:
-        """Room has come: everything is worth a try again."""
-        self._regroupings.clear()
-        self._victims.clear()
-
-    def regrouping(self, claim: Claim, pool: int) -> tuple[int, Ask, int] | None:
+    def regrouping(self, claim: Claim, pool: int) -> tuple[int, Ask, int, tuple[int, ...]] | None:
         """What stands for all claims that a regrouping would serve alike; None for claims of several requests."""
         asks = {self._demand.ask(claim.work, key, pool) for key in claim.keys}
         if len(asks) > 1 or claim.workload.enclosures or any(g.topology.required for g in claim.workload.groups):
             return None
-        return pool, asks.pop(), len(claim.keys)
+        return pool, asks.pop(), len(claim.keys), self._heads.others_of(claim, pool)
 
     def has_no_regrouping(self, claim: Claim, pool: int) -> bool:
         """Whether an equal claim found none."""

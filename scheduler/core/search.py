@@ -136,7 +136,7 @@ def _who_may_be_taken(case: Case) -> set[int]:
     own = case.work.quota
     found: set[int] = set()
     if not case.claim.growth and tree.quotas[own].priority_preemption.inside:
-        found.update(members[own])
+        found.update(number for number, m in members[own].items() if m.workload.priority < case.work.workload.priority)
     found.update(number for number, m in members[own].items() if m.workload.idle is IdleUse.ONLY)
     for ancestor in (*reversed(tree.path[own]), POOL):
         relations = case.relations_under(ancestor)
