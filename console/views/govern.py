@@ -184,8 +184,14 @@ def invitation(request: HttpRequest, secret: str) -> HttpResponse:
 
 
 def visible_requests(user: User) -> QuerySet[QuotaRequest]:
-    """Requests of workspaces that the person sees."""
-    found = QuotaRequest.objects.filter(workspace__in=visible_workspaces(user))
+    """Requests of the workspaces whose configuration the person may read."""
+    grants = grants_of(user)
+    readable = [
+        workspace.pk
+        for workspace in visible_workspaces(user, grants=grants)
+        if allowed(user, "configuration.read", workspace, grants=grants)
+    ]
+    found = QuotaRequest.objects.filter(workspace__in=readable)
     return found.select_related("workspace", "quota__cluster", "pool", "asked_by", "decided_by")
 
 

@@ -4,32 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from django import forms
 from django.contrib.auth.decorators import login_required
-from django.db.models import Prefetch, QuerySet
+from django.db.models import Count, Prefetch, QuerySet, Sum
+from django.db.models.functions import Coalesce
 from django.http import Http404, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from console.forms.base import ConsoleForm
+from console.forms.nodes import NewNodeForm, NodeLabelsForm, NodeStateForm, PoolForm, pool_initial
 from console.frame import current_cluster
 from console.selectors import heat_map, quota_branches
 from console.views.base import Crumb, FormPage, HtmxRequest, done, page_or_part, paged
 from console.views.overview import chart_layers
 from console.views.quotas import number
-from quotas.models import Node, NodeState
+from quotas.models import Cluster, EngineKind, Node, NodePool, NodeState
 from quotas.permissions import allowed, require, visible_nodes, visible_pools
+from quotas.selectors import uncommitted_of
+from quotas.services import add_node, create_pool, edit_node, edit_pool, remove_node, set_device_health
+from quotas.specs import NodeSpec, PoolSpec
 from workloads.models import Allocation
 from workloads.services import set_node_state
 
 MOVES = {"cordon": NodeState.CORDONED, "drain": NodeState.DRAINING, "uncordon": NodeState.READY}
-
-
-class NodeStateForm(ConsoleForm):
-    reason = forms.CharField(label=gettext_lazy("Reason"), max_length=200, required=False)
 
 
 @login_required
@@ -51,7 +49,7 @@ def node_list(request: HtmxRequest) -> HttpResponse:
         "pool": pool,
         "layers": layers,
         "states": NodeState.choices,
-        "may_manage": allowed(request.user, "node.manage"),
+        "may_add": allowed(request.user, "node.manage") and cluster.engine == EngineKind.SIMULATED,
     }
     return render(request, page_or_part(request, "nodes/list.html", "board"), context)
 
@@ -100,6 +98,8 @@ def node_detail(request: HtmxRequest, pk: int) -> HttpResponse:
         **room_of(node),
         "devices": devices_of(node),
         "actions": node_actions(request, node),
+        "may_manage": allowed(request.user, "node.manage"),
+        "is_simulated": node.cluster.engine == EngineKind.SIMULATED,
         "now": node.cluster.now(),
     }
     return render(request, page_or_part(request, "nodes/detail.html", "board"), context)
@@ -185,3 +185,110 @@ def action_words(node: Any, action: str) -> str:
         if kept
         else words
     )
+
+
+# --- nodes of a simulated cluster, labels, health --------------------------------------------------------------------
+
+
+def chosen_cluster(request: HtmxRequest) -> Cluster:
+    cluster = current_cluster(request)
+    if cluster is None:
+        raise Http404
+    return cluster
+
+
+@login_required
+@require_http_methods(["GET", "POST"])
+def node_new(request: HtmxRequest) -> HttpResponse:
+    require(request.user, "node.manage")
+    cluster = chosen_cluster(request)
+    form = NewNodeForm(request.POST or None)
+    crumbs = (Crumb(_("Nodes"), reverse("node-list")),)
+    page = FormPage(request, form, _("Add a node"), _("Add"), reverse("node-list"), crumbs=crumbs)
+    if not form.is_valid():
+        return page.answer()
+    pools = visible_pools(request.user).filter(cluster=cluster)
+    node = add_node(actor=request.user, cluster=cluster, spec=NodeSpec.from_mapping(form.mapping(), pools=pools))
+    said = _("Node %(name)s is there, in pool %(pool)s.") % {"name": node.name, "pool": node.pool.name}
+    return done(request, said, "node-list", changed=["nodes"])
+
+
+@login_required
+@require_http_methods(["GET", "POST"])
+def node_labels(request: HtmxRequest, pk: int) -> HttpResponse:
+    node = get_node(request, pk)
+    require(request.user, "node.manage")
+    form = NodeLabelsForm(request.POST or None, initial={"labels": node.labels, "revision": node.revision})
+    title = _("Labels of %(name)s") % {"name": node.name}
+    page = FormPage(request, form, title, _("Save"), reverse("node-detail", args=[pk]))
+    if not form.is_valid():
+        return page.answer()
+    labels, revision = form.cleaned_data["labels"], form.cleaned_data["revision"]
+    edit_node(actor=request.user, node=node, labels=labels, revision=revision)
+    return done(request, _("Saved."), "node-detail", pk, changed=[f"node.{pk}", "nodes"])
+
+
+@login_required
+@require_POST
+def node_remove(request: HtmxRequest, pk: int) -> HttpResponse:
+    node = get_node(request, pk)
+    remove_node(actor=request.user, node=node)
+    return done(request, _("Node %(name)s is gone.") % {"name": node.name}, "node-list")
+
+
+@login_required
+@require_POST
+def device_health(request: HtmxRequest, pk: int, index: int) -> HttpResponse:
+    """Marks a GPU as unhealthy, so that nothing starts on it, or as healthy again."""
+    node = get_node(request, pk)
+    healthy = request.POST.get("to") == "healthy"
+    set_device_health(actor=request.user, node=node, index=index, healthy=healthy)
+    return done(request, _("Saved."), "node-detail", pk, changed=[f"node.{pk}", "nodes"])
+
+
+# --- pools -----------------------------------------------------------------------------------------------------------
+
+
+@login_required
+@require_safe
+def pool_list(request: HtmxRequest) -> HttpResponse:
+    """Pools with what they have and what of it is not promised yet."""
+    require(request.user, "node.read")
+    cluster = chosen_cluster(request)
+    pools = visible_pools(request.user).filter(cluster=cluster).order_by("order", "id")
+    held = {pool.pk: pool for pool in pools.annotate(count=Count("nodes"), gpus=Coalesce(Sum("nodes__gpus"), 0))}
+    free = uncommitted_of(cluster)
+    rows = [
+        {"pool": pool, "free": free.get((None, pool.pk), {}).get("gpu_milli"), "whole": pool.gpus * 1000}
+        for pool in held.values()
+    ]
+    context = {"rows": rows, "may_manage": allowed(request.user, "pool.manage")}
+    return render(request, "nodes/pools.html", context)
+
+
+@login_required
+@require_http_methods(["GET", "POST"])
+def pool_edit(request: HtmxRequest, pk: int | None = None) -> HttpResponse:
+    """A new pool, or one changed; nodes are told to the pools anew."""
+    cluster = chosen_cluster(request)
+    pool = get_pool(request, pk) if pk else None
+    require(request.user, "pool.manage")
+    form = PoolForm(request.POST or None, initial=pool_initial(pool))
+    title = _("Edit pool %(name)s") % {"name": pool.name} if pool else _("New node pool")
+    crumbs = (Crumb(_("Node pools"), reverse("pool-list")),)
+    page = FormPage(request, form, title, _("Save"), reverse("pool-list"), crumbs=crumbs)
+    if not form.is_valid():
+        return page.answer()
+    spec = PoolSpec.from_mapping(form.mapping())
+    if pool is None:
+        create_pool(actor=request.user, cluster=cluster, spec=spec)
+    else:
+        edit_pool(actor=request.user, pool=pool, spec=spec)
+    return done(request, _("Saved."), "pool-list")
+
+
+def get_pool(request: HtmxRequest, pk: int) -> NodePool:
+    pool = visible_pools(request.user).filter(pk=pk).first()
+    if pool is None:
+        raise Http404
+    return pool

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
-from django.db.models import Count, Q
+from django.db.models import Count, Prefetch, Q
 from django.http import Http404, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -49,7 +49,8 @@ TABS = ("overview", "members", "quotas", "settings")
 @login_required
 @require_safe
 def workspace_list(request: HtmxRequest) -> HttpResponse:
-    rows = visible_workspaces(request.user).prefetch_related("bindings__quota", "members__user").order_by("name", "id")
+    members = Prefetch("members", visible_members(request.user).select_related("user"))
+    rows = visible_workspaces(request.user).prefetch_related("bindings__quota", members).order_by("name", "id")
     page = paged(request, rows)
     counts = live_counts(request, page.object_list)
     context = {

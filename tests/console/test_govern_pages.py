@@ -105,3 +105,18 @@ def test_the_role_table_shows_what_one_may_do_where(world: World, client_for: Cl
     assert "What you may do, by workspace" in body
     assert "team-b" in body
     assert "team-c" not in body
+
+
+def test_a_role_that_reads_neither_members_nor_configuration_is_told_of_neither(world: World, client_for: ClientFor):
+    team, north = world.workspaces["b"], world.quotas["north"]
+    role = CustomRole.objects.create(workspace=team, name="trainer", levels={"training": "own"})
+    Member.objects.create(workspace=team, user=world.users["stranger"], roles=[], custom_roles=[role.pk])
+    QuotaRequest.objects.create(
+        workspace=team, quota=north, pool=world.pool, until=world.now + timedelta(days=1), reason="a deadline"
+    )
+    client = client_for("stranger")
+    workspaces = client.get("/workspaces").content.decode()
+    assert team.name in workspaces
+    assert Member.objects.get(workspace=team, roles=["owner"]).user.get_username() not in workspaces
+    assert "a deadline" not in client.get("/requests").content.decode()
+    assert "a deadline" in client_for("viewer-b").get("/requests").content.decode()
