@@ -60,6 +60,8 @@ class OriginMiddleware:
         finally:
             structlog.contextvars.unbind_contextvars("request_id")
         response["X-Request-ID"] = request_id
+        if isinstance(request.user, User):  # what one person may read is kept for nobody
+            response.headers.setdefault("Cache-Control", "private, no-store")
         _note_refusal(request, response, request_id)
         return response
 

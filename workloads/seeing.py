@@ -7,6 +7,7 @@ from typing import Any
 
 from quotas.actors import Actor
 from quotas.permissions import grants_of
+from scheduler.core.model import Reason
 
 NAMES_OTHERS = frozenset(
     "ahead ancestor behind best_node blocked_by by claimant claimants common_ancestor ends first head holder holders "
@@ -19,6 +20,7 @@ HARMLESS_TEXT = frozenset(
 
 WORDS = frozenset("available closer ends gone labels larger neighbours ready starts".split())
 """What the scheduler says for a name where it names nobody: ``{"head": "starts"}``."""
+BOOKS = frozenset({"limit", "used", "available"})
 
 
 def facts_for(actor: Actor) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
@@ -28,6 +30,21 @@ def facts_for(actor: Actor) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
     else's work: whatever names other work or quotas is left out.
     """
     return dict if grants_of(actor).reads_all else of_own_work
+
+
+def reason_for(actor: Actor) -> Callable[[str, Mapping[str, Any]], dict[str, Any]]:
+    """Takes the facts of a reason to wait to what this actor may read of them.
+
+    At a limit above, the books are those of a quota that others use too: only the platform's people read its numbers.
+    """
+    seen = facts_for(actor)
+    hidden = frozenset() if grants_of(actor).reads_all else BOOKS
+
+    def told(code: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+        dropped = hidden if code == Reason.QUOTA_ANCESTOR_LIMIT else frozenset()
+        return {name: value for name, value in seen(facts).items() if name not in dropped}
+
+    return told
 
 
 def of_own_work(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -32,6 +32,7 @@ GRACE_MAX_S = 3600
 IMAGE_MAX = 300
 COMMAND_PARTS_MAX, COMMAND_PART_MAX = 100, 4096
 ENVIRONMENT_MAX = 200
+POOLS_MAX = 32
 RULES_MAX = 50
 BULK_MAX = 500
 CRON_MAX = 120
@@ -272,6 +273,9 @@ class WorkloadReader:
         given = read.data.get("pools") or ()
         if isinstance(given, str) or not isinstance(given, Sequence):
             read.bad("pools", "type", wanted="list of pools in order of preference")
+            return ()
+        if len(given) > POOLS_MAX:
+            read.bad("pools", "length", most=POOLS_MAX, given=len(given))
             return ()
         found: list[NodePool] = []
         for index, value in enumerate(given):

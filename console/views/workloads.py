@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -31,7 +30,7 @@ from console.words import Consequences, consequences, event_lines, pending_words
 from quotas.errors import refuse
 from quotas.models import Cluster, Quota, WorkspaceQuota
 from quotas.permissions import allowed, grants_of, require, visible_pools, visible_quotas, visible_workspaces
-from scheduler.previews import Touched, preview
+from scheduler.previews import preview
 from workloads.models import FINAL, Kind, State, Template, Workload
 from workloads.selectors import get_workload, visible_workloads
 from workloads.services import (
@@ -280,15 +279,14 @@ def workload_new(request: HtmxRequest, kind: str = "training") -> HttpResponse:
 
 def foreseen(request: HtmxRequest, spec: WorkloadSpec) -> Consequences:
     """What would become of the submission: whether it starts or why it waits, and what else of one's own it touches."""
-    change = partial(submit_workload, actor=request.user, spec=spec)
-    seen = preview(cluster=spec.quota.cluster, change=change)
+    new: list[int] = []
+    seen = preview(
+        cluster=spec.quota.cluster,
+        change=lambda: new.append(submit_workload(actor=request.user, spec=spec).pk),
+    )
     names = dict(visible_quotas(request.user).filter(cluster=spec.quota.cluster).values_list("pk", "name"))
     known = set(visible_workloads(request.user).values_list("pk", flat=True).exclude(state__in=FINAL))
-    return consequences(seen, names, lambda work: work.id in known or is_the_new_one(work, spec))
-
-
-def is_the_new_one(work: Touched, spec: WorkloadSpec) -> bool:
-    return work.name == spec.name and work.quota_id == spec.quota.pk
+    return consequences(seen, names, lambda work: work.id in known or work.id in new)
 
 
 def templates_of(bindings: list[WorkspaceQuota]) -> list[Template]:

@@ -55,6 +55,13 @@ def test_use_of_a_token_is_noted_once_a_minute(world: World) -> None:
     assert Token.objects.get(pk=token.pk).last_used_at == token.last_used_at
 
 
+def test_what_one_person_may_read_stays_in_no_cache(world: World) -> None:
+    assert world.client("developer").get("/me")["Cache-Control"] == "private, no-store"
+    browser = Client()
+    browser.force_login(world.people["developer"], backend="allauth.account.auth_backends.AuthenticationBackend")
+    assert browser.get("/workloads")["Cache-Control"] == "private, no-store"
+
+
 def test_a_session_needs_the_csrf_header_for_changes(world: World) -> None:
     browser = Client(enforce_csrf_checks=True)
     browser.force_login(world.people["platform"], backend="allauth.account.auth_backends.AuthenticationBackend")

@@ -106,6 +106,14 @@ def test_facts_keep_numbers_and_lose_names(facts: dict[str, Any], seen: dict[str
     assert of_own_work(facts) == (facts if seen is None else seen)
 
 
+def test_a_limit_above_is_told_without_the_books_of_the_others(world: World) -> None:
+    facts = {"quota": world.root.pk, "resource": "gpu_milli", "asked": 1000, "limit": 9, "used": 8, "available": 1}
+    Verdict.objects.filter(workload=world.ids["workload"]).update(code="quota.ancestor_limit", facts=facts)
+    path = f"/workloads/{world.ids['workload']}/why"
+    assert world.client("developer").get(path).json()["facts"] == {"resource": "gpu_milli", "asked": 1000}
+    assert world.client("auditor").get(path).json()["facts"] == facts
+
+
 def test_a_place_in_the_queue_counts_only_what_one_sees(world: World) -> None:
     private = Workload.objects.get(pk=world.ids["private"])
     common = {"code": "nodes.full", "since": private.submitted_at, "cycle": 1}

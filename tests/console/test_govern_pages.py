@@ -112,7 +112,12 @@ def test_a_role_that_reads_neither_members_nor_configuration_is_told_of_neither(
     role = CustomRole.objects.create(workspace=team, name="trainer", levels={"training": "own"})
     Member.objects.create(workspace=team, user=world.users["stranger"], roles=[], custom_roles=[role.pk])
     QuotaRequest.objects.create(
-        workspace=team, quota=north, pool=world.pool, until=world.now + timedelta(days=1), reason="a deadline"
+        workspace=team,
+        quota=north,
+        pool=world.pool,
+        more_gpu_milli=GPU,
+        until=world.now + timedelta(days=1),
+        reason="a deadline",
     )
     client = client_for("stranger")
     workspaces = client.get("/workspaces").content.decode()

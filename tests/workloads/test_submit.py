@@ -199,6 +199,11 @@ def test_five_hundred_cost_as_many_queries_as_one(here: Installation) -> None:
     assert Workload.objects.count() == Event.objects.filter(verb="submitted").count() == 501
 
 
+def test_a_submission_names_no_endless_list_of_pools(here: Installation) -> None:
+    with refused("invalid", field="pools"):
+        submitted(here["developer"], here, pools=["h100"] * 33)
+
+
 @pytest.mark.parametrize(("cloner", "seen"), [("developer", {}), ("operator", {"KEY": "secret"})])
 def test_a_clone_has_the_environment_only_for_those_who_may_read_it(
     here: Installation, cloner: str, seen: dict[str, str]

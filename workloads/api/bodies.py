@@ -20,6 +20,7 @@ from workloads.specs import (
     EXCLUDED_MAX,
     GRACE_MAX_S,
     IMAGE_MAX,
+    POOLS_MAX,
     REPLICAS_MAX,
     RETRIES_MAX,
     RULES_MAX,
@@ -53,7 +54,9 @@ class WorkloadBody(RequestBody):
     workspace = Reference(required=False, help_text="Default: the only one of yours that has the quota.")
     quota = Reference(required=False, help_text="Default: the workspace's.")
     template = Reference(required=False, help_text="A named size of the workspace, in place of a request.")
-    pools = serializers.ListField(child=Reference(), required=False, help_text="In order of preference.")
+    pools = serializers.ListField(
+        child=Reference(), max_length=POOLS_MAX, required=False, help_text="In order of preference."
+    )
     master = RequestBody(required=False, allow_null=True)
     replicas = size()
     min_replicas = size(1)

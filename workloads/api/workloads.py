@@ -46,7 +46,7 @@ from workloads.api.shapes import (
     WorkloadReadWhole,
 )
 from workloads.models import Allocation, Event, Workload
-from workloads.seeing import facts_for
+from workloads.seeing import facts_for, reason_for
 from workloads.selectors import place_in_queue, visible_workloads
 from workloads.services import (
     change_priority,
@@ -316,12 +316,11 @@ def why_of(actor: User, workload: Workload) -> dict[str, Any]:
     verdict = getattr(workload, "verdict", None)
     if verdict is None or workload.is_final:
         return {"state": workload.state, "code": None}
-    seen = facts_for(actor)
     return {
         "state": workload.state,
         "code": verdict.code,
-        "facts": seen(verdict.facts),
-        "would_unblock": seen(verdict.would_unblock),
+        "facts": reason_for(actor)(verdict.code, verdict.facts),
+        "would_unblock": facts_for(actor)(verdict.would_unblock),
         "position": place_in_queue(actor=actor, workload=workload),
         "since": verdict.since,
         "earliest_at": verdict.earliest_at,
