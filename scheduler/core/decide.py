@@ -333,7 +333,11 @@ class Cycle:
         if not self._usable(claim, pool):
             return False
         amount = self.demand.amount(claim.work, claim.keys, pool)
-        tried.refused = refusal(world, claim.work, amount, pool, NOW) or self.heads.refusal(claim, amount, pool)
+        tried.refused = (
+            refusal(world, claim.work, amount, pool, NOW)  # what leaves still counts
+            or refusal(world, claim.work, amount, pool, LATER)  # so does what is reserved
+            or self.heads.refusal(claim, amount, pool)
+        )
         if tried.refused is not None:
             return False
         with world.attempt() as attempt:
