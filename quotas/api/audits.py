@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from itertools import islice
 from typing import Any, ClassVar
 
+from asgiref.sync import sync_to_async
+from django.core.handlers.asgi import ASGIRequest
 from django.db.models import QuerySet
 from django.http import StreamingHttpResponse
 from django.shortcuts import get_object_or_404
@@ -89,9 +92,17 @@ class AuditDoor(Door):
         """All wanted entries as JSON lines, oldest first."""
         asked = {LOOKUPS[name]: value for name, value in self.query.items()}
         rows = self.rows().filter(**asked).order_by("id")
-        return StreamingHttpResponse(self._lines(rows), content_type=LinesRenderer.media_type)
+        lines = self._lines(rows)
+        streamed = in_threads(lines) if isinstance(request._request, ASGIRequest) else lines
+        return StreamingHttpResponse(streamed, content_type=LinesRenderer.media_type)
 
     def _lines(self, rows: QuerySet[AuditEvent]) -> Iterator[str]:
         for event in rows.iterator(chunk_size=CHUNK):
             shown: Any = self.shown(event)
             yield json.dumps(shown, default=str) + "\n"
+
+
+async def in_threads(lines: Iterator[str]) -> AsyncIterator[str]:
+    """The lines for the asynchronous server, a batch at a time, so that a long export is never in memory as a whole."""
+    while batch := await sync_to_async(lambda: list(islice(lines, CHUNK)))():
+        yield "".join(batch)
