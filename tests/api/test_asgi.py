@@ -8,7 +8,7 @@ import json
 import pytest
 from asgiref.sync import sync_to_async
 from django.core.cache import cache
-from django.db import connection
+from django.db import connections
 from django.test import AsyncClient
 
 from tests.api.world import World, make_world
@@ -29,4 +29,4 @@ async def converse(world: World) -> None:
     export = await client.get("/api/v1/audit/export?verb=workspace.created", headers=headers)
     lines = [line async for line in export.streaming_content]
     assert [json.loads(line)["object"]["name"] for line in lines] == ["new"]
-    await sync_to_async(connection.close)()  # the one of the thread in which the calls were answered
+    await sync_to_async(connections.close_all)()  # the one of the thread in which the calls were answered
