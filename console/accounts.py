@@ -4,12 +4,17 @@ from typing import Any
 
 from allauth.account.adapter import DefaultAccountAdapter
 from django.db.models import Q
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest, HttpResponse
 
 from quotas.actors import System
 from quotas.audit import record
 from quotas.models import User
 from quotas.origins import origin_of
+
+
+def no_page(request: HttpRequest) -> HttpResponse:
+    """In place of the page on which people would give themselves an address: invitations go by it, unproven."""
+    raise Http404
 
 
 class ClosedSignupAdapter(DefaultAccountAdapter):
@@ -27,6 +32,11 @@ class ClosedSignupAdapter(DefaultAccountAdapter):
         if isinstance(request.user, User):
             record(actor=request.user, verb="session.closed", thing=request.user)
         super().logout(request)
+
+    def set_password(self, user: User, password: str) -> None:
+        super().set_password(user, password)
+        user.origin = origin_of(self.request, "console")
+        record(actor=user, verb="user.password_set", thing=user)
 
     def authentication_failed(self, request: HttpRequest, **credentials: Any) -> None:
         """Names the account only if there is one: people type passwords into the wrong field."""

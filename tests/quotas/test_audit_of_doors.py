@@ -54,3 +54,23 @@ def test_a_refused_change_is_recorded_and_a_refused_read_is_not(client: Client, 
     assert answer.status_code == 403
     assert AuditEvent.objects.count() == before + 1
     assert (last().result, last().actor, last().facts["status"]) == ("refused", person, 403)
+
+
+def test_a_new_password_is_recorded_without_it(client: Client, person: User) -> None:
+    sign_in(client, "bob", "a-long-and-odd-one")
+    new = "another-odd-and-long-one"
+    client.post(
+        reverse("account_change_password"), {"oldpassword": "a-long-and-odd-one", "password1": new, "password2": new}
+    )
+    person.refresh_from_db()
+    assert person.check_password(new)
+    assert (last().verb, last().actor, last().door) == ("user.password_set", person, "console")
+    assert new not in str(list(AuditEvent.objects.values()))
+
+
+def test_nobody_gives_themselves_an_address(client: Client, person: User) -> None:
+    client.force_login(person)
+    for sent in ({"action_add": ""}, {"action_primary": ""}):
+        assert client.post(reverse("account_email"), {**sent, "email": "alice@example.org"}).status_code == 404
+    person.refresh_from_db()
+    assert person.email == "bob@example.org"
