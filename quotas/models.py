@@ -299,6 +299,7 @@ class QuotaAmount(models.Model):
     rank = models.IntegerField(default=0)
     # The order to preempt what is above the amounts: due at this cluster time; None: keep (see product words).
     excess_due_at = models.DateTimeField(null=True, blank=True)
+    excess_to_limit = models.BooleanField(default=False)  # only what is beyond the limit goes
 
     class Meta:
         constraints: ClassVar = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -36,13 +36,15 @@ def scale_quota(
     """Set absolute amounts of one quota in the named pools.
 
     ``on_excess``: what happens to use above the new guarantee: ``keep`` lets it run on, charged as borrowed;
-    ``preempt`` orders it to go, at once or ``after`` a while of the cluster's time.
+    ``preempt`` orders it to go, at once or ``after`` a while of the cluster's time. Where only the limit is lowered,
+    what is above the limit is meant.
     """
     require(actor, "quota.scale", quota)
     _require_order(on_excess, after)
     read = {} if revision is None else {quota.pk: revision}
+    limit_cuts = _limit_cuts({quota: amounts})
     (scaled,) = set_amounts(actor=actor, changes={quota: amounts}, verb="scaled", revisions=read)
-    _order(scaled, amounts, _due(scaled, on_excess, after))
+    _order(scaled, amounts, _due(scaled, on_excess, after), limit_cuts)
     return scaled
 
 
@@ -63,10 +65,31 @@ def rebalance(
     for quota in changes:
         require(actor, "quota.scale", quota, grants=grants)
     _require_order(on_excess, after)
+    limit_cuts = _limit_cuts(changes)
     scaled = set_amounts(actor=actor, changes=changes, verb="rebalanced", revisions=revisions)
     for quota in scaled:
-        _order(quota, changes[quota], _due(quota, on_excess, after))
+        _order(quota, changes[quota], _due(quota, on_excess, after), limit_cuts)
     return scaled
+
+
+def _limit_cuts(changes: Mapping[Quota, Amounts]) -> set[int]:
+    """Ids of the amounts whose limit is lowered while no guarantee is."""
+    rows = QuotaAmount.objects.filter(quota__in=list(changes)).select_related("quota", "pool")
+    return {
+        row.pk
+        for row in rows
+        if row.pool in changes[row.quota] and _cuts_limit_alone(AmountSpec.of(row), changes[row.quota][row.pool])
+    }
+
+
+def _cuts_limit_alone(before: AmountSpec, after: AmountSpec) -> bool:
+    def is_lower(had: int | None, has: int | None) -> bool:
+        return has is not None and (had is None or has < had)
+
+    def lowered(which: Callable[[AmountSpec, str], int | None]) -> bool:
+        return any(is_lower(which(before, resource), which(after, resource)) for resource in RESOURCES)
+
+    return lowered(AmountSpec.limit) and not lowered(AmountSpec.guaranteed)
 
 
 def _require_order(on_excess: str, after: timedelta | None) -> None:
@@ -83,22 +106,24 @@ def _due(quota: Quota, on_excess: str, after: timedelta | None) -> datetime | No
     return quota.cluster.now() + (after or timedelta()) if on_excess == "preempt" else None
 
 
-def _order(quota: Quota, amounts: Amounts, due: datetime | None) -> None:
-    """Write the order, or end the one that stands where use is within the guarantee now.
+def _order(quota: Quota, amounts: Amounts, due: datetime | None, limit_cuts: Container[int]) -> None:
+    """Write the order, or end the one that stands where use is within the amount that it is about.
 
     An order that stands and is not needed less outlives an edit that keeps: only a new one takes its place.
     """
     used = use_of(subtree_of(quota))
     for row in QuotaAmount.objects.filter(quota=quota, pool__in=list(amounts)):
-        exceeds = _exceeds(used.get(row.pool_id, Amount()), AmountSpec.of(row))
+        to_limit = row.pk in limit_cuts if due else row.excess_to_limit
+        exceeds = _exceeds(used.get(row.pool_id, Amount()), AmountSpec.of(row), to_limit=to_limit)
         wanted = (due or row.excess_due_at) if exceeds else None
-        if wanted != row.excess_due_at:
-            QuotaAmount.objects.filter(pk=row.pk).update(excess_due_at=wanted)
+        if (wanted, to_limit) != (row.excess_due_at, row.excess_to_limit):
+            QuotaAmount.objects.filter(pk=row.pk).update(excess_due_at=wanted, excess_to_limit=to_limit)
 
 
-def _exceeds(used: Amount, spec: AmountSpec) -> bool:
-    """Whether use is above the guarantee in a resource that has one."""
-    bounds = ((getattr(used, resource), spec.guaranteed(resource)) for resource in RESOURCES)
+def _exceeds(used: Amount, spec: AmountSpec, *, to_limit: bool) -> bool:
+    """Whether use is above the limit, or above the guarantee, in a resource that has one."""
+    bound_of = spec.limit if to_limit else spec.guaranteed
+    bounds = ((getattr(used, resource), bound_of(resource)) for resource in RESOURCES)
     return any(bound is not None and held > bound for held, bound in bounds)
 
 
