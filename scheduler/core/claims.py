@@ -11,6 +11,9 @@ from scheduler.core.rooms import Ask
 from scheduler.core.tree import RESOURCES, Row
 from scheduler.core.world import Work, WorkerKey, World, row_of, sum_rows
 
+_KINDS = 4
+"""So many kinds of request are looked at when nodes are compared by what they could still be used for."""
+
 
 @dataclass(frozen=True, eq=False)
 class Form:
@@ -139,6 +142,16 @@ class Demand:
                 amount = sum_rows(row_of(place) for place in reservation.places)
                 self.let_in(asks[claimant.quota], claimant, amount)
         return asks
+
+    def note_mix(self, pool: int) -> None:
+        """Tell the nodes which requests are most common: among nodes it matters what they could still be used for."""
+        counts: dict[Ask, int] = {}
+        for work in self.world.work.values():
+            if pool in self.world.wanted_pools(work):
+                for ask, group in zip(self.form(work, pool).asks, work.workload.groups, strict=True):
+                    counts[ask] = counts.get(ask, 0) + group.wanted
+        common = sorted((-count, ask.index, ask) for ask, count in counts.items() if ask.gpus)
+        self.world.pools[pool].rooms.mix = [(ask, -count) for count, _, ask in common[:_KINDS]]
 
     def let_in(self, ask: OwnAsk, work: Work, amount: Sequence[int], sign: int = 1) -> None:
         """A waiting switch claimant is let in with so much (or is not after all): others are cut for it."""

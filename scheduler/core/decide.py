@@ -99,6 +99,8 @@ class Cycle:
     def divide(self) -> None:
         """Entitlement and share of every quota in every pool, with open reservations as if they were served."""
         self._divide(all_reservations(self.world.snapshot))
+        for pool in self.world.pools:
+            self.demand.note_mix(pool)
 
     def _divide(self, reserved: Iterable[Reservation] = ()) -> None:
         kept = list(reserved)

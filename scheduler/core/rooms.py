@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,8 @@ NOW, LATER = 0, 1
 FULL = 1_000_000
 """A whole device in millionths."""
 MILLI = FULL // WHOLE_GPU
+_COMPARED = 64
+"""Up to so many equal nodes are compared by what they could still be used for."""
 _ENOUGH = 2**31
 """More workers than any node takes."""
 
@@ -70,6 +73,8 @@ class Rooms:
         self.memory_step_milli = memory_step_milli
         self.open = np.array([node.state is NodeState.READY for node in self.nodes], dtype=bool)
         self._size_tables()
+        self.mix: list[tuple[Ask, int]] = []
+        """The most common requests for GPUs, with how many workers ask for each: what usable room is judged by."""
         self._changes = 0
         self._changed = np.zeros(len(self.nodes), dtype=np.int64)
         self._journal: list[Callable[[], None]] = []
@@ -324,11 +329,42 @@ class Rooms:
         if ask.prefer is not None:
             prefer = ask.prefer
             keys.append(lambda rows: -prefer[rows])
+        lost = [partial(self._lost, ask, view)] if sign > 0 and self.mix else []
         if not ask.gpus:
-            return [*keys, self._has_devices, free_cpu, free_memory, free_gpu]
+            return [*keys, self._has_devices, *lost, free_cpu, free_memory, free_gpu]
         if sign > 0 and ask.shape.gpu_milli < WHOLE_GPU:
             keys.append(lambda rows: self._opens_devices(ask, view, rows))
-        return [*keys, free_gpu, free_cpu, free_memory]
+        return [*keys, free_gpu, *lost, free_cpu, free_memory]
+
+    def _lost(self, ask: Ask, view: int, rows: Ints) -> Ints:
+        """How many milli-GPUs that the kinds of request around could use are lost by one worker on each node.
+
+        Of very many equals it is not told: there is little to choose between.
+        """
+        if len(rows) > _COMPARED:
+            return np.zeros(len(rows), dtype=np.int64)
+        devices, bulk = self.free_devices(view, rows), self.free_bulk(view, rows)
+        if not len(rows) or ((devices == devices[0]).all() and (bulk == bulk[0]).all()):
+            return np.zeros(len(rows), dtype=np.int64)
+        left = bulk - np.array((ask.cpu, ask.memory))
+        rest = self._with_one_more(devices, ask, ask.millionths[rows])
+        lost = np.zeros(len(rows), dtype=np.int64)
+        for kind, weight in self.mix:
+            counted = {name: self.free_counted(view, name, rows) for name in self.counted_size}
+            before = self._workers_in(devices, bulk, counted, kind.shape, kind.millionths[rows])
+            after = self._workers_in(rest, left, counted, kind.shape, kind.millionths[rows])
+            lost += np.where(kind.mask[rows], before - after, 0) * kind.charge[0] * weight
+        return lost
+
+    def _with_one_more(self, devices: Ints, ask: Ask, millionths: Ints) -> Ints:
+        """Free devices when one more worker is there, on the fullest devices that have room."""
+        if not ask.gpus:
+            return devices
+        fitting = np.where(devices >= millionths[:, None], devices, 2 * FULL)
+        chosen = np.argsort(fitting, axis=1, kind="stable")[:, : ask.gpus]
+        rest = devices.copy()
+        np.put_along_axis(rest, chosen, np.take_along_axis(devices, chosen, 1) - millionths[:, None], 1)
+        return rest
 
     def _has_devices(self, rows: Ints) -> Ints:
         """1 for nodes with devices: work without GPUs goes there last."""

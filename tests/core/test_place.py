@@ -69,6 +69,17 @@ def test_fractions_are_packed_onto_started_devices() -> None:
     assert {n: where(cluster, n) for n in (1, 2, 3, 4)} == {n: [1] for n in (1, 2, 3, 4)}
 
 
+def test_among_equal_nodes_the_least_usable_room_is_lost() -> None:
+    cluster = a_cluster([4, 4], a_quota(1, 8))
+    for node, cpu in ((1, 10_000), (2, 64_000)):
+        cluster.nodes[node] = replace(cluster.nodes[node], cpu_milli=cpu)
+    for number in (1, 2, 3):
+        cluster.submit(work(number, 1, 1, cpu_milli=8000, idle=NEVER, held=True))
+    cluster.submit(work(4, 1, 0, cpu_milli=4000, idle=NEVER))
+    cluster.cycle()
+    assert where(cluster, 4) == [2]  # on the first node the last GPU that eight cores can use would be lost
+
+
 def test_work_without_gpus_goes_to_nodes_without_gpus() -> None:
     cluster = a_cluster([4], a_quota(1, 4))
     cluster.nodes[1] = replace(cluster.nodes[1], cpu_milli=8000)
