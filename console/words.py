@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -324,9 +324,13 @@ class VersionLine:
 
 
 def version_lines(versions: Iterable[QuotaVersion], known: set[int] | None = None) -> list[VersionLine]:
-    """A quota's history; people outside ``known`` (None: everybody is known) are only called administrators."""
+    """A quota's history. People outside ``known`` (None: everybody is known, and every quota) are only called
+    administrators, and of what is above the quota nothing is told."""
+    hidden = () if known is None else ("parent_id",)
     return [
-        VersionLine(version.pk, version.at, by_words(version.by, known), verb_words(version.verb), change_list(version))
+        VersionLine(
+            version.pk, version.at, by_words(version.by, known), verb_words(version.verb), change_list(version, hidden)
+        )
         for version in versions
     ]
 
@@ -341,10 +345,10 @@ def verb_words(verb: str) -> str:
     return verb.rsplit(".", 1)[-1].replace("_", " ").capitalize()
 
 
-def change_list(version: QuotaVersion) -> list[Change]:
+def change_list(version: QuotaVersion, hidden: Container[str] = ()) -> list[Change]:
     """The fields that differ between before and after, amounts in GPUs, cores and GiB."""
     before, after = _flat(version.before), _flat(version.after)
-    names = [name for name in after if before.get(name) != after[name]]
+    names = [name for name in after if before.get(name) != after[name] and name not in hidden]
     return [
         Change(label_of(name), value_words(name, before.get(name, "")), value_words(name, after[name]))
         for name in names

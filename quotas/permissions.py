@@ -383,11 +383,17 @@ def visible_users(actor: Actor, *, grants: Grants | None = None) -> QuerySet[Use
 
 
 def visible_audit(actor: Actor, *, grants: Grants | None = None) -> QuerySet[AuditEvent]:
-    """All entries for the platform's people; those of a workspace for whoever manages its members."""
+    """All entries for the platform's people; those of a workspace for whoever manages its members.
+
+    Entries about its work, private work included, only for whoever may see all of that too.
+    """
     grants = grants or grants_of(actor)
     if grants.reads_all:
         return AuditEvent.objects.all()
-    return AuditEvent.objects.filter(workspace_id__in=_workspaces_with(grants, "members", A))
+    managed = _workspaces_with(grants, "members", A)
+    seen = [pk for pk in managed if all(grants.workspaces[pk].get(kind, N) == A for kind in KIND_MODULES.values())]
+    found = AuditEvent.objects.filter(workspace_id__in=managed)
+    return found if seen == managed else found.exclude(~Q(workspace_id__in=seen), object_type="workload")
 
 
 def workload_scope(actor: Actor, prefix: str = "", *, grants: Grants | None = None) -> Q:

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from console.forms.nodes import NewNodeForm, NodeLabelsForm, NodeStateForm, PoolForm, pool_initial
 from console.frame import current_cluster
 from console.selectors import heat_map, quota_branches
-from console.views.base import Crumb, FormPage, HtmxRequest, done, page_or_part, paged
+from console.views.base import Crumb, FormPage, HtmxRequest, asked_text, done, page_or_part, paged
 from console.views.overview import chart_layers
 from console.views.quotas import number
 from quotas.models import Cluster, EngineKind, Node, NodePool, NodeState
@@ -55,7 +55,7 @@ def node_list(request: HtmxRequest) -> HttpResponse:
 
 
 def filtered(request: HtmxRequest, nodes: QuerySet[Node]) -> QuerySet[Node]:
-    text, state, pool = request.GET.get("q", ""), request.GET.get("state", ""), number(request.GET.get("pool"))
+    text, state, pool = asked_text(request), request.GET.get("state", ""), number(request.GET.get("pool"))
     if text:
         nodes = nodes.filter(name__icontains=text)
     if state in NodeState.values:

@@ -237,6 +237,16 @@ def test_a_bar_says_its_numbers_in_a_sentence(world: World, client_for: ClientFo
     assert "north: 8 of 12 guaranteed GPUs in use, 2 borrowed, 0 lent, limit 32" in body
 
 
+def test_a_history_tells_members_nothing_of_what_is_above(world: World, client_for: ClientFor):
+    north = world.quotas["north"]
+    after = {"name": "north", "parent_id": north.parent_id, "description": "the first"}
+    north.versions.create(revision=99, verb="created", before={}, after=after)
+    path = f"/quotas/{north.pk}/history"
+    members = client_for("viewer-b").get(path).content.decode()
+    assert ("the first" in members, "parent id" in members) == (True, False)
+    assert "parent id" in client_for("auditor").get(path).content.decode()
+
+
 def test_usage_history_comes_from_allocation_rows(world: World, client_for: ClientFor):
     client, root = client_for("platform"), world.quotas["root"].pk
     series = client.get(f"/quotas/{root}/usage.json?period=1h").json()["series"]

@@ -304,6 +304,8 @@ def test_work_that_has_started_meanwhile_has_no_place_to_move_to(world: World, c
     assert "is running" in answer["HX-Trigger"]
 
 
-@pytest.mark.parametrize("address", ["/workloads?size=²", "/search?q=a%00b", "/audit?q=%00", "/queue?quota=²"])
+@pytest.mark.parametrize(
+    "address", ["/workloads?size=²", "/search?q=a%00b", "/audit?q=%00", "/nodes?q=%00", "/queue?quota=²"]
+)
 def test_odd_addresses_are_pages_all_the_same(world: World, client_for: ClientFor, address: str):
     assert client_for("platform").get(address).status_code == 200

@@ -8,10 +8,10 @@ import pytest
 
 from quotas.errors import Refused
 from quotas.models import CustomRole, Member
-from quotas.permissions import allowed
+from quotas.permissions import allowed, visible_audit
 from quotas.services import add_member, create_custom_role, delete_custom_role, edit_custom_role, invite, set_roles
 from quotas.services.roles import CustomRoleSpec
-from tests.makers import Installation, denied, refused
+from tests.makers import Installation, denied, refused, submitted
 
 
 def made(here: Installation, name: str = "queue master", **levels: str) -> CustomRole:
@@ -94,3 +94,11 @@ def test_roles_that_a_member_has_already_may_stay(here: Installation) -> None:
     add_member(actor=here["owner"], workspace=here.workspace, user=person, roles=[], custom_roles=[role])
     operator = Member.objects.get(workspace=here.workspace, user=here["operator"])
     assert set_roles(actor=person, member=operator, roles=["operator"], custom_roles=[role]).custom_roles == [role.pk]
+
+
+def test_who_manages_people_alone_reads_of_no_work_in_the_audit(here: Installation) -> None:
+    role = made(here, "people", members="all")
+    add_member(actor=here["owner"], workspace=here.workspace, user=here["stranger"], roles=[], custom_roles=[role])
+    submitted(here["developer"], here)
+    assert set(visible_audit(here["stranger"]).values_list("object_type", flat=True)) == {"workspace", "customrole"}
+    assert visible_audit(here["administrator"]).filter(object_type="workload").exists()
