@@ -1,8 +1,8 @@
 """What kinds of request are around: counts of the shapes seen so far, and how nodes compare for all of them.
 
 The value of a node is the GPU that would be in use on it in the end if requests of one kind came until none
-fits any more, on average over the kinds seen. It falls when a GPU is cut in a way that leaves pieces nobody
-asks for, and just as much when the CPU runs out before the GPUs do.
+fits any more, on average over the kinds seen; kinds that few nodes accept count more on those. It falls when a
+GPU is cut in a way that leaves pieces nobody asks for, and just as much when the CPU runs out before the GPUs do.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class NodeValue:
         self._gpus: Ints = np.array([kind[2] for kind, _ in kinds], dtype=np.int64)
         each: Floats = np.array([count / total * kind[1] * kind[2] for kind, count in kinds])
         accepts = [[not kind[3] or model in kind[3] for kind, _ in kinds] for model in room.models]
-        self._weight: Floats = np.where(np.array(accepts, dtype=np.bool_).reshape(len(room.models), -1), each, 0.0)
+        self._weight = _directed(room, each, np.array(accepts, dtype=np.bool_).reshape(len(room.models), -1))
         sizes, self._size_of_kind = np.unique([kind[1] for kind, _ in kinds], return_inverse=True)
         free = np.arange(WHOLE_GPU + 1)[:, np.newaxis]
         self._pieces = (free // np.maximum(sizes, 1)).astype(np.int64)
@@ -72,3 +72,11 @@ class NodeValue:
         by_cpu = cpu_milli[:, np.newaxis] // self._cpu_milli
         values: Floats = (np.minimum(by_gpu, by_cpu) * self._weight[models]).sum(axis=1)
         return values
+
+
+def _directed(room: Room, weight: Floats, accepts: Bools) -> Floats:
+    """Weight of each kind (column) on nodes of each model (row): the fewer GPUs accept it, the more come to each."""
+    gpus = np.bincount(room.model_of_row, weights=room.gpus_of_row, minlength=len(room.models))
+    share = gpus @ accepts / max(gpus.sum(), 1)
+    directed = np.divide(weight, share, out=np.zeros(len(weight)), where=share > 0)
+    return np.where(accepts, directed, 0.0)
