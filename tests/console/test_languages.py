@@ -25,6 +25,14 @@ def test_every_message_is_translated_with_the_same_placeholders(folder: str):
     assert wrong == []
 
 
+def test_every_text_of_the_templates_has_a_translation():
+    catalogue = messages.parse(LOCALES / "es" / "LC_MESSAGES" / "django.po")
+    templates = (LOCALES.parent / "templates").rglob("*.html")
+    used = {text for page in templates for text in re.findall(r'{% translate "([^"]+)"', page.read_text())}
+    assert len(used) > 300
+    assert sorted(used - set(catalogue)) == []
+
+
 def places(text: str) -> set[str]:
     return set(PLACEHOLDER.findall(text))
 
