@@ -31,11 +31,11 @@ DAY_S = 86_400
 @contextmanager
 def throwaway_database() -> Iterator[None]:
     """Inside, the default connection of this thread is a new, migrated, empty database."""
+    name = f"{PREFIX}_{int(time.time())}_{uuid.uuid4().hex[:8]}"
     with _server() as server:
-        template = _template(server)
         _drop_forgotten(server)
-        name = f"{PREFIX}_{int(time.time())}_{uuid.uuid4().hex[:8]}"
-        _run(server, "CREATE DATABASE {} TEMPLATE {} STRATEGY wal_log", name, template)
+        with _alone(server):
+            _run(server, "CREATE DATABASE {} TEMPLATE {} STRATEGY wal_log", name, _template(server))
         _run(server, "ALTER DATABASE {} SET synchronous_commit = off", name)
     try:
         with _connected_to(name):
@@ -88,15 +88,21 @@ def _drop_forgotten(server: Server) -> None:
         _run(server, "DROP DATABASE IF EXISTS {} WITH (FORCE)", str(name))
 
 
+@contextmanager
+def _alone(server: Server) -> Iterator[None]:
+    """Nobody else makes, copies or drops a template meanwhile."""
+    server.execute("SELECT pg_advisory_lock(%s)", [TEMPLATE_LOCK])
+    try:
+        yield
+    finally:
+        server.execute("SELECT pg_advisory_unlock(%s)", [TEMPLATE_LOCK])
+
+
 def _template(server: Server) -> str:
     """The name of the migrated template, made if it is not there; older ones go."""
     name = f"{PREFIX}_template_{_migrations_digest()}"
-    server.execute("SELECT pg_advisory_lock(%s)", [TEMPLATE_LOCK])
-    try:
-        if not _exists(server, name):
-            _make_template(server, name)
-    finally:
-        server.execute("SELECT pg_advisory_unlock(%s)", [TEMPLATE_LOCK])
+    if not _exists(server, name):
+        _make_template(server, name)
     return name
 
 
