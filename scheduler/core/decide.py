@@ -342,17 +342,28 @@ class Cycle:
         )
         if tried.refused is not None:
             return False
-        with world.attempt() as attempt:
-            places = place_claim(world, self.demand, claim, pool, NOW)
-            if places is None:
-                return False
-            attempt.keep()
+        places = self._place(claim, pool, NOW)
+        if places is None:
+            return False
         self._let_in(claim.work, sum_rows(map(row_of, places)), pool)
         grows = claim.work.is_live
         for place in places:
             world.start(claim.work, place, pool)
             self.starts.append(Start(place, grows=grows))
         return True
+
+    def _place(self, claim: Claim, pool: int, view: int) -> list[Place] | None:
+        """Places for the whole claim, taken on the nodes, or None and nothing is changed."""
+        alike = self.hopeless.alike(claim, pool)
+        if self.hopeless.is_full(alike, view):
+            return None
+        with self.world.attempt() as attempt:
+            places = place_claim(self.world, self.demand, claim, pool, view)
+            if places is None:
+                self.hopeless.note_full(alike, view)
+            else:
+                attempt.keep()
+        return places
 
     def _make_room(self, queue: Queue, claim: Claim, tried: Tried) -> bool:
         """Room that is on its way, moves, or evictions; the places are reserved."""
@@ -373,14 +384,14 @@ class Cycle:
         """Room that is on its way and nobody's: reserved for a claimant within its entitlement."""
         world, pool = self.world, tried.pool
         amount = self.demand.amount(claim.work, claim.keys, pool)
-        with world.attempt() as attempt:
-            places = place_claim(world, self.demand, claim, pool, LATER)
-            if places is None:
-                return False
-            tried.notes["coming"] = True
-            if claim.growth or not fits_entitlement(world, claim.work, amount, pool, LATER):
-                return False
-            attempt.keep()
+        places = self._place(claim, pool, LATER)
+        if places is None:
+            return False
+        tried.notes["coming"] = True
+        if claim.growth or not fits_entitlement(world, claim.work, amount, pool, LATER):
+            for place in places:
+                world.pools[pool].rooms.change(place, +1, now=False, later=True)
+            return False
         self._reserve(claim, places, pool, ReservationKind.INCOMING, [], None, Reason.PREEMPTION_PENDING)
         return True
 
@@ -509,6 +520,7 @@ class Cycle:
         for piece in found.pieces:
             self.world.tell_to_leave(piece.work, piece.keys)
         self._touched.update(piece.work.quota for piece in found.pieces)
+        self.hopeless.room_is_coming()
         for piece, rule, fact in zip(found.pieces, found.rules, facts, strict=True):
             self._tell(piece, rule, case.pool, case.work.workload.id, None, None, fact)
         rooms = self.world.pools[case.pool].rooms

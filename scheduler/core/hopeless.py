@@ -1,18 +1,20 @@
 """What is known to fail in this cycle, so that nothing is tried twice.
 
 Room only shrinks while work starts. So a request that found no regrouping finds none later, and a claim
-that found no victims tells that larger claims of its quota, with no higher priority, find none either. What
-evictions of this cycle leave over is on its way: when it has come there is another cycle.
+that found no victims tells that larger claims of its quota, with no higher priority, find none either. When
+what evictions of this cycle leave over has come there is another cycle.
 """
 
 from __future__ import annotations
 
 from scheduler.core.claims import Claim, Demand
 from scheduler.core.heads import Heads
-from scheduler.core.model import Match
-from scheduler.core.rooms import Ask
+from scheduler.core.model import Match, Topology
+from scheduler.core.rooms import LATER, NOW, Ask
 from scheduler.core.tree import RESOURCES, Row
 
+_Alike = tuple[int, Ask, int, tuple[int, ...], Topology]
+"""(pool, request, workers, workloads whose kept nodes it leaves alone, topology)."""
 _Size = tuple[int, int, Row]
 """(priority, workers, what it is charged)."""
 
@@ -22,23 +24,38 @@ class Hopeless:
 
     def __init__(self, demand: Demand, heads: Heads) -> None:
         self._demand, self._heads = demand, heads
-        self._regroupings: set[tuple[int, Ask, int, tuple[int, ...]]] = set()
+        self._regroupings: set[_Alike] = set()
+        self._full: dict[int, set[_Alike]] = {NOW: set(), LATER: set()}
         self._victims: dict[tuple[object, ...], list[_Size]] = {}
 
-    def regrouping(self, claim: Claim, pool: int) -> tuple[int, Ask, int, tuple[int, ...]] | None:
-        """What stands for all claims that a regrouping would serve alike; None for claims of several requests."""
-        asks = {self._demand.ask(claim.work, key, pool) for key in claim.keys}
-        if len(asks) > 1 or claim.workload.enclosures or any(g.topology.required for g in claim.workload.groups):
+    def alike(self, claim: Claim, pool: int) -> _Alike | None:
+        """What stands for all claims that nodes would serve alike; None for claims of several requests."""
+        workload = claim.workload
+        if len(workload.groups) > 1 or claim.work.present or workload.groups[0].overrides:
             return None
-        return pool, asks.pop(), len(claim.keys), self._heads.others_of(claim, pool)
+        ask = self._demand.ask(claim.work, claim.keys[0], pool)
+        return pool, ask, len(claim.keys), self._heads.others_of(claim, pool), workload.groups[0].topology
+
+    def is_full(self, alike: _Alike | None, view: int) -> bool:
+        """Whether an equal claim found no nodes in this view."""
+        return alike in self._full[view]
+
+    def note_full(self, alike: _Alike | None, view: int) -> None:
+        """No nodes take this claim in this view."""
+        if alike is not None:
+            self._full[view].add(alike)
+
+    def room_is_coming(self) -> None:
+        """Evictions may leave more than they were for: what will be free is worth another look."""
+        self._full[LATER].clear()
 
     def has_no_regrouping(self, claim: Claim, pool: int) -> bool:
         """Whether an equal claim found none."""
-        return self.regrouping(claim, pool) in self._regroupings
+        return self.alike(claim, pool) in self._regroupings
 
     def note_no_regrouping(self, claim: Claim, pool: int) -> None:
         """No moves let this claim in."""
-        alike = self.regrouping(claim, pool)
+        alike = self.alike(claim, pool)
         if alike is not None:
             self._regroupings.add(alike)
 

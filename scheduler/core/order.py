@@ -12,7 +12,7 @@ from scheduler.core.claims import Claim, Demand
 from scheduler.core.model import QueuePolicy
 from scheduler.core.policy import Policy
 from scheduler.core.rooms import LATER
-from scheduler.core.tree import POOL, own_side
+from scheduler.core.tree import POOL, Row, own_side
 from scheduler.core.world import Work, World
 
 Key = tuple[bool, bool, tuple[float, ...], int, int]
@@ -128,6 +128,7 @@ class Turns:
         self.world, self.demand, self.queues = world, demand, queues
         self._heaps: dict[int, list[tuple[Key, int]]] = {}
         self._keys: dict[int, Key | None] = {}
+        self._heads: dict[int, tuple[tuple[int, int, int], Row, int]] = {}
         self.renew_all()
 
     def renew(self, quota: int) -> None:
@@ -197,14 +198,19 @@ class Turns:
         asked, pool = self._asked(-2 - quota)
         return ratio(self.world, side, asked, pool)
 
-    def _asked(self, quota: int) -> tuple[list[int], int]:
+    def _asked(self, quota: int) -> tuple[Row, int]:
+        """What the head of a queue asks for, and the pool in which it is judged; remembered for that head."""
         queue = self.queues[quota]
         work = queue.current()
-        claim = None if work is None else self.demand.next(work)
-        if work is None or claim is None:
+        if work is None:
             return [0, 0, 0], min(self.world.pools)
-        pool = self.first_pool(queue, work)
-        return self.demand.amount(work, claim.keys, pool), pool
+        head = (work.workload.id, work.changes, len(queue.blocked_pools))
+        known = self._heads.get(quota)
+        if known is None or known[0] != head:
+            pool, claim = self.first_pool(queue, work), self.demand.next(work)
+            asked = [0, 0, 0] if claim is None else self.demand.amount(work, claim.keys, pool)
+            known = self._heads[quota] = (head, asked, pool)
+        return known[1], known[2]
 
     def first_pool(self, queue: Queue, work: Work) -> int:
         """The pool in which it is judged: the first it wants that is not held up."""

@@ -433,7 +433,7 @@ def _settled(case: Case, chosen: Sequence[Piece]) -> Found | None:
     kept = _handed_back(case, chosen)
     rules = lawful_rules(case, kept)
     places = _places_without(case, kept)
-    if rules is None or places is None:
+    if not rules or places is None:
         return None
     return Found(tuple(kept), tuple(rules), places)
 
