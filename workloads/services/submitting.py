@@ -214,7 +214,7 @@ def clone_workload(*, actor: Actor, workload: Workload, name: str) -> Workload:
     The environment, which may hold secrets, comes along only for those who may read it.
     """
     require(actor, "workload.read", workload)
-    hidden = {} if allowed(actor, "workload.edit", workload) else {"environment": {}}
+    hidden: dict[str, Any] = {} if allowed(actor, "workload.edit", workload) else {"environment": {}}
     return submit_workload(actor=actor, spec=spec_of(workload, name=name, **hidden))
 
 
