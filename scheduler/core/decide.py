@@ -252,6 +252,10 @@ class Cycle:
     def _take_turn(self, queue: Queue, work: Work, claim: Claim, turns: Turns) -> None:
         """One claim: start it, make room for it, or say why not and what that means for its queue."""
         self._touched = {work.quota}
+        if work.told:  # taken since the queue came to it
+            self._pass_over_decided(queue)
+            turns.renew(work.quota)
+            return
         pools = self._open_pools(queue, work)
         verdict = self._try(queue, claim, pools)
         if verdict is not None:
