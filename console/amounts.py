@@ -12,6 +12,7 @@ MILLI = 1000
 MIB_IN = {"MIB": 1, "M": 1, "MB": 1, "GIB": 1024, "G": 1024, "GB": 1024, "TIB": 1024**2, "T": 1024**2, "TB": 1024**2}
 SECONDS_IN = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 NOTHING = "–"
+LONGEST = 40  # characters of an amount; what is longer is no amount that anybody means
 
 _MEMORY = re.compile(r"^\s*(\d+(?:[.,]\d+)?)\s*([a-z]*)\s*$", re.IGNORECASE)
 _SPAN = re.compile(r"(\d+)\s*(min|[smhd])", re.IGNORECASE)
@@ -42,7 +43,7 @@ def parse_memory(text: str) -> int:
     """MiB of "64GiB", "512 MiB" or "1.5 TiB"; a bare number is GiB. ValueError when it is none of these."""
     found = _MEMORY.match(text)
     unit = (found[2].upper() or "GIB") if found else ""
-    if found is None or unit not in MIB_IN:
+    if found is None or unit not in MIB_IN or len(text) > LONGEST:
         raise ValueError(text)
     try:
         return int(Decimal(found[1].replace(",", ".")) * MIB_IN[unit])
@@ -80,8 +81,8 @@ def short_span(seconds: int | None) -> str:
 def parse_span(text: str) -> int:
     """Seconds of "1h 30m", "45 s", "2d"; a bare number is seconds. ValueError when it is none of these."""
     stripped = text.strip()
-    if stripped.isdigit():
+    if stripped.isdecimal() and len(stripped) <= LONGEST:
         return int(stripped)
-    if not stripped or _SPAN.sub("", stripped).strip():
+    if not stripped or len(stripped) > LONGEST or _SPAN.sub("", stripped).strip():
         raise ValueError(text)
     return sum(int(count) * SECONDS_IN[unit.lower()] for count, unit in _SPAN.findall(stripped))
