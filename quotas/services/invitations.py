@@ -19,7 +19,7 @@ from quotas.errors import NotFound, refuse
 from quotas.models import Invitation, Member, User, Workspace
 from quotas.permissions import require
 from quotas.services._common import as_user, locked, taken_is_conflict
-from quotas.services.people import checked_roles, create_user
+from quotas.services.people import checked_roles, create_user, living
 from quotas.specs import UserSpec
 from quotas.tokens import digest_of
 from scheduler.triggers import signal
@@ -116,7 +116,7 @@ def accept_invitation(*, actor: User, secret: str) -> Member:
     invitation = locked(find_invitation(secret))
     if invitation.accepted_at is not None or invitation.email.lower() != actor.email.lower():
         raise NotFound("invitation")
-    workspace = locked(invitation.workspace)
+    workspace = living(invitation.workspace)
     Invitation.objects.filter(pk=invitation.pk).update(accepted_at=timezone.now())
     member, created = Member.objects.get_or_create(
         workspace=workspace, user=actor, defaults={"roles": invitation.roles}

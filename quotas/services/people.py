@@ -122,6 +122,14 @@ def archive_workspace(*, actor: Actor, workspace: Workspace, archived: bool = Tr
     return workspace
 
 
+def living(workspace: Workspace) -> Workspace:
+    """The newest state of the workspace, locked; ``NotFound`` once it has been deleted."""
+    workspace = locked(workspace)
+    if workspace.deleted_at is not None:
+        raise NotFound("workspace")
+    return workspace
+
+
 def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
@@ -136,7 +144,7 @@ def _note(actor: Actor, verb: str, workspace: Workspace, before: dict[str, Any],
 def bind_quota(*, actor: Actor, workspace: Workspace, quota: Quota, default: bool = False) -> WorkspaceQuota:
     """Let a workspace use a quota. Its first one becomes the default; binding twice changes at most the default."""
     require(actor, "workspace.bind_quota", workspace)
-    workspace, quota = locked(workspace), locked(quota)
+    workspace, quota = living(workspace), locked(quota)
     if quota.deleted_at is not None:
         raise NotFound("quota")
     bindings = WorkspaceQuota.objects.filter(workspace=workspace)
@@ -185,7 +193,7 @@ def add_member(
 ) -> Member:
     """Add a person with one or several roles; nobody is added as owner."""
     require(actor, "member.manage", workspace)
-    workspace = locked(workspace)
+    workspace = living(workspace)
     _require_seen(actor, user)
     given, own = checked_roles(actor, workspace, roles, custom_roles)
     if Member.objects.filter(workspace=workspace, user=user).exists():

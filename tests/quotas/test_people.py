@@ -126,6 +126,14 @@ def test_binding_unbinding_and_the_default(here: Installation) -> None:
     assert bindings == {"quota-1.1": True}
 
 
+def test_a_workspace_that_was_deleted_meanwhile_takes_neither_quotas_nor_members(here: Installation) -> None:
+    Workspace.ever.filter(pk=here.workspace.pk).update(deleted_at=timezone.now())
+    with not_found():
+        bind_quota(actor=SYSTEM, workspace=here.workspace, quota=here.other_quota)
+    with not_found():
+        add_member(actor=SYSTEM, workspace=here.workspace, user=here["stranger"], roles=["viewer"])
+
+
 def test_unbinding_waits_for_live_work_or_drains_it(here: Installation) -> None:
     job = submitted(here["developer"], here)
     with refused("quota.in_use", field="quota"):
