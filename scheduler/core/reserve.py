@@ -151,23 +151,18 @@ def _start_or_keep(world: World, reservation: Reservation, pending: Sequence[Res
     work, pool = world.work[reservation.claimant], reservation.pool
     rooms = world.pools[pool].rooms
     places = _open_places(work, reservation)
-    ready = [place for place in places if rooms.is_vacant(place)]
-    whole = all(
-        rooms_of.is_vacant(place)
+    together = [
+        (place, other.pool)
         for other in pending
         if other.claimant == reservation.claimant
-        for rooms_of in (world.pools[other.pool].rooms,)
         for place in _open_places(work, other)
-    )
-    if work.leaving and work.workload.gang:
-        ready = []
-    if work.workload.gang and not (whole and _is_whole_then(work)):
-        ready = []
-    if work.workload.gang and over_limit(world, work, sum_rows(map(row_of, ready)), pool, NOW) is not None:
-        ready = []
-    for place in ready:
-        if over_limit(world, work, row_of(place), pool, NOW) is not None:
-            break
+    ]
+    if work.workload.gang and not _may_start_whole(world, work, together):
+        done.kept.append(reservation)
+        return
+    for place in list(places):
+        if not rooms.is_vacant(place) or over_limit(world, work, row_of(place), pool, NOW) is not None:
+            continue
         grows = work.is_live
         world.start_reserved(work, place, pool)
         done.starts.append(Start(place, grows=grows))
@@ -178,6 +173,14 @@ def _start_or_keep(world: World, reservation: Reservation, pending: Sequence[Res
         done.closed.append(ClosedReservation(reservation.id, "started"))
 
 
-def _is_whole_then(work: Work) -> bool:
-    """Whether with all its places a gang has its minimum."""
-    return all(work.present_in(at) >= group.minimum for at, group in enumerate(work.workload.groups))
+def _may_start_whole(world: World, work: Work, places: Sequence[tuple[Place, int]]) -> bool:
+    """Whether all of a gang has gone that leaves, all its places are free together, and it is whole with them."""
+    if work.leaving or any(work.present_in(at) < group.minimum for at, group in enumerate(work.workload.groups)):
+        return False
+    with world.attempt():
+        for place, pool in places:
+            rooms = world.pools[pool].rooms
+            if not rooms.is_vacant(place) or over_limit(world, work, row_of(place), pool, NOW) is not None:
+                return False
+            world.start_reserved(work, place, pool)
+    return True
