@@ -327,7 +327,12 @@ def _environment(read: Reader) -> dict[str, str]:
         return {}
     fine = isinstance(value, Mapping) and len(value) <= ENVIRONMENT_MAX
     if not fine or any(
-        not isinstance(key, str) or not isinstance(text, str) or not key or "=" in key or len(text) > COMMAND_PART_MAX
+        not isinstance(key, str)
+        or not isinstance(text, str)
+        or not key
+        or not key.isprintable()
+        or "=" in key
+        or len(text) > COMMAND_PART_MAX
         for key, text in value.items()
     ):
         read.bad("environment", "type", wanted=f"at most {ENVIRONMENT_MAX} pairs of name and text")

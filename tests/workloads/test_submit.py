@@ -199,6 +199,12 @@ def test_five_hundred_cost_as_many_queries_as_one(here: Installation) -> None:
     assert Workload.objects.count() == Event.objects.filter(verb="submitted").count() == 501
 
 
+@pytest.mark.parametrize("name", ["", "A=B", "A\nB", "A\x1b[2J"])
+def test_a_name_in_the_environment_is_one_that_can_be_told_apart(here: Installation, name: str) -> None:
+    with refused("invalid", field="environment"):
+        submitted(here["developer"], here, environment={name: "1"})
+
+
 def test_a_submission_names_no_endless_list_of_pools(here: Installation) -> None:
     with refused("invalid", field="pools"):
         submitted(here["developer"], here, pools=["h100"] * 33)
