@@ -76,11 +76,21 @@ def quota_branches(*, actor: Actor, cluster: Cluster, pool: NodePool | None = No
         .prefetch_related("amounts__pool", "ledger", Prefetch("bindings", bindings))
         .order_by("id")
     )
-    branches = {quota.pk: _branch(quota, pool) for quota in quotas}
+    return _as_tree({quota.pk: _branch(quota, pool) for quota in quotas})
+
+
+def quota_shapes(*, actor: Actor, cluster: Cluster) -> list[Branch]:
+    """The same tree without its numbers. One query."""
+    quotas = visible_quotas(actor).filter(cluster=cluster).only("id", "name", "parent_id").order_by("id")
+    return _as_tree({quota.pk: Branch(quota, 1, Usage(quota.name)) for quota in quotas})
+
+
+def _as_tree(branches: dict[int, Branch]) -> list[Branch]:
+    """Branches with their children and depths, parents before children."""
     roots: list[Branch] = []
-    for quota in quotas:
-        parent = branches.get(quota.parent_id or 0)
-        (parent.children if parent else roots).append(branches[quota.pk])
+    for branch in branches.values():
+        parent = branches.get(branch.quota.parent_id or 0)
+        (parent.children if parent else roots).append(branch)
     return list(_in_order(roots, 1))
 
 
@@ -186,6 +196,13 @@ def gpu_capacity(*, actor: Actor, cluster: Cluster, pool: NodePool | None = None
         nodes = nodes.filter(pool=pool)
     total: int = nodes.aggregate(total=Coalesce(Sum("gpus"), 0))["total"]
     return total * 1000
+
+
+def promised_to(quotas: Iterable[Quota]) -> int:
+    """What these quotas are guaranteed together, over all pools."""
+    rows = QuotaAmount.objects.filter(quota__in=[quota.pk for quota in quotas])
+    total: int = rows.aggregate(total=Coalesce(Sum("guaranteed_gpu_milli"), 0))["total"]
+    return total
 
 
 def heat_map(*, actor: Actor, cluster: Cluster, layers: Layers, pool: NodePool | None = None) -> list[HeatNode]:

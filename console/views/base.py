@@ -112,8 +112,8 @@ def asked_text(request: HttpRequest) -> str:
     return request.GET.get("q", "").replace("\x00", "").strip()[:SEARCH_MAX]
 
 
-def paged(request: HttpRequest, rows: QuerySet[Any]) -> Page[Any]:
+def paged(request: HttpRequest, rows: QuerySet[Any] | list[Any], usual: int = PAGE_SIZES[0]) -> Page[Any]:
     """The page that the address asks for; sizes come from a short list, and what is no number is the first page."""
     asked = request.GET.get("size")
-    size = next((size for size in PAGE_SIZES if str(size) == asked), PAGE_SIZES[0])
+    size = next((size for size in PAGE_SIZES if str(size) == asked), usual)
     return Paginator(rows, size).get_page(request.GET.get("page"))

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from console.forms.nodes import NewNodeForm, NodeLabelsForm, NodeStateForm, PoolForm, pool_initial
 from console.frame import current_cluster
-from console.selectors import heat_map, quota_branches
+from console.selectors import heat_map, quota_shapes
 from console.views.base import Crumb, FormPage, HtmxRequest, asked_text, done, page_or_part, paged
 from console.views.overview import chart_layers
 from console.views.quotas import number
@@ -39,7 +39,7 @@ def node_list(request: HtmxRequest) -> HttpResponse:
         return render(request, "nodes/list.html", {"rows": []})
     pools = list(visible_pools(request.user).filter(cluster=cluster).order_by("order", "id"))
     pool = next((found for found in pools if found.pk == number(request.GET.get("pool"))), None)
-    layers = chart_layers(quota_branches(actor=request.user, cluster=cluster))
+    layers = chart_layers(quota_shapes(actor=request.user, cluster=cluster))
     page = paged(request, with_live(filtered(request, visible_nodes(request.user).filter(cluster=cluster))))
     heat = {node.pk: node for node in heat_map(actor=request.user, cluster=cluster, layers=layers, pool=pool)}
     context = {

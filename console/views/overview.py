@@ -23,8 +23,10 @@ from console.selectors import (
     heat_map,
     layers_of,
     overview_cards,
+    promised_to,
     queue_lines,
     quota_branches,
+    quota_shapes,
     usage_history,
     waiting_workloads,
 )
@@ -72,7 +74,7 @@ def usage_data(request: HtmxRequest) -> JsonResponse:
     cluster = current_cluster(request)
     if cluster is None:
         raise Http404
-    return history_json(_history(request, cluster, quota_branches(actor=request.user, cluster=cluster)))
+    return history_json(_history(request, cluster, quota_shapes(actor=request.user, cluster=cluster)))
 
 
 def history_json(history: UsageHistory) -> JsonResponse:
@@ -96,7 +98,7 @@ def usage_table(request: HtmxRequest) -> HttpResponse:
     cluster = current_cluster(request)
     if cluster is None:
         raise Http404
-    history = _history(request, cluster, quota_branches(actor=request.user, cluster=cluster))
+    history = _history(request, cluster, quota_shapes(actor=request.user, cluster=cluster))
     step = max(len(history.times) // TABLE_ROWS, 1)
     rows = [
         (at, [int(value) for value in history.values[:, index]], int(history.totals[index]))
@@ -107,8 +109,8 @@ def usage_table(request: HtmxRequest) -> HttpResponse:
 
 
 def _history(request: HtmxRequest, cluster: Cluster, branches: Sequence[Branch]) -> UsageHistory:
-    roots = sum(branch.usage.guaranteed for branch in branches if branch.depth == 1)
-    capacity = gpu_capacity(actor=request.user, cluster=cluster) or roots
+    roots = [branch.quota for branch in branches if branch.depth == 1]
+    capacity = gpu_capacity(actor=request.user, cluster=cluster) or promised_to(roots)
     return usage_history(
         actor=request.user,
         cluster=cluster,

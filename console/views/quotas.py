@@ -54,6 +54,7 @@ from workloads.selectors import visible_workloads
 from workloads.services import delete_quota
 
 FOLDED = "folded-quotas"
+ROWS_OF_TREE = 100
 TABS = ("overview", "children", "workloads", "usage", "workspaces", "policy", "history")
 SWITCHES = ("child_preemption", "priority_inside", "priority_siblings", "idle_sharing")
 
@@ -71,8 +72,10 @@ def tree_page(request: HtmxRequest) -> HttpResponse:
     """The tree, or the part of its page that is asked for."""
     cluster = current_cluster(request)
     branches = quota_branches(actor=request.user, cluster=cluster) if cluster else []
+    page = paged(request, tree_rows(request, branches), usual=ROWS_OF_TREE)
     context = {
-        "rows": tree_rows(request, branches),
+        "rows": page.object_list,
+        "page": page,
         "is_flat": is_flat(request),
         "total": len(branches),
         "summary": tree_summary(request, cluster, branches),
