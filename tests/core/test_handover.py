@@ -141,3 +141,25 @@ def test_replicas_of_a_service_start_one_by_one_as_their_room_comes() -> None:
     assert len(cluster.held(9)) == 1
     cluster.run(20 * SECOND)
     assert len(cluster.held(9)) == 2
+
+
+def test_two_fractions_of_one_device_start_when_both_have_room() -> None:
+    cluster = a_cluster([1], a_quota(1, 1), a_quota(2, 0), stop_ms=30 * SECOND)
+    cluster.submit(work(1, 2, 0.5, grace_ms=30 * SECOND))
+    cluster.settle()
+    cluster.submit(work(9, 1, 0.5, 2, idle=NEVER))
+    cluster.run(20 * SECOND)
+    assert cluster.held(9) == []
+    cluster.run(20 * SECOND)
+    assert len(cluster.held(9)) == 2
+
+
+def test_a_start_counts_what_is_reserved_for_others() -> None:
+    cluster = a_cluster([4], a_quota(1, 2), a_quota(2, 1, idle_sharing=False), a_quota(3, 0), stop_ms=30 * SECOND)
+    cluster.submit(work(1, 3, 3, grace_ms=30 * SECOND))
+    cluster.settle()
+    cluster.submit(work(9, 1, 2, idle=NEVER))
+    cluster.submit(work(5, 3, 1))
+    cluster.run(40 * SECOND)
+    assert running_in(cluster, 9) == [9]
+    assert sum(a.place.amount.gpu_milli for a in cluster.allocations) <= 3000

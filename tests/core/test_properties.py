@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -151,6 +154,8 @@ def play(seed: int, events: int) -> Cluster:
     """A whole sequence; the player checks the invariants after every cycle."""
     rng = random.Random(seed)
     cluster = a_random_cluster(rng)
+    for number in range(101, 109):  # full from the start, so that later ones must take
+        cluster.submit(replace(a_random_workload(rng, cluster, number), idle=IdleUse.ALLOW))
     for number in range(1, events + 1):
         an_event(rng, cluster, number)
         before = len(cluster.evicted)
@@ -210,3 +215,22 @@ def test_evictions_are_not_too_rare_for_these_properties(capsys: pytest.CaptureF
     with capsys.disabled():
         sys.stdout.write(f"\nsequences in which something was evicted: {share:.0%} of {SEEN['sequences']}\n")
     assert share >= 0.3
+
+
+def test_the_same_plan_under_two_hash_seeds() -> None:
+    program = (
+        "from scheduler.core.decide import decide; from tests.core.generators import mixed;"
+        "print(repr(decide(mixed(12, 8, 60, 120, 8))))"
+    )
+    plans = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(__file__).parents[2])},
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout
+        for seed in ("0", "4711")
+    }
+    assert len(plans) == 1
+    assert "Eviction(" in plans.pop()
