@@ -99,7 +99,7 @@ def _alone(server: Server) -> Iterator[None]:
 
 
 def _template(server: Server) -> str:
-    """The name of the migrated template, made if it is not there; older ones go."""
+    """The name of the migrated template, made if it is not there."""
     name = f"{PREFIX}_template_{_migrations_digest()}"
     if not _exists(server, name):
         _make_template(server, name)
@@ -111,8 +111,12 @@ def _exists(server: Server, name: str) -> bool:
 
 
 def _make_template(server: Server, name: str) -> None:
-    """Migrated under another name first, so that a template that stands is whole."""
-    old = server.execute("SELECT datname FROM pg_database WHERE datname LIKE %s", [f"{PREFIX}_template_%"]).fetchall()
+    """Migrated under another name first, so that a template that stands is whole. Those of old code go."""
+    old = server.execute(
+        "SELECT datname FROM pg_database WHERE datname LIKE %s"
+        " AND coalesce(shobj_description(oid, 'pg_database'), '0')::bigint < %s",
+        [f"{PREFIX}_template_%", int(time.time()) - DAY_S],
+    ).fetchall()
     for (other,) in old:
         _run(server, "DROP DATABASE IF EXISTS {}", str(other))
     raw = f"{PREFIX}_making"
@@ -120,6 +124,8 @@ def _make_template(server: Server, name: str) -> None:
     _run(server, "CREATE DATABASE {}", raw)
     with _connected_to(raw):
         call_command("migrate", verbosity=0, interactive=False)
+    made_at = sql.Literal(str(int(time.time())))
+    server.execute(sql.SQL("COMMENT ON DATABASE {} IS {}").format(sql.Identifier(raw), made_at))
     _run(server, "ALTER DATABASE {} RENAME TO {}", raw, name)
 
 
