@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import numpy as np
-from django.db.models import Count, F, Min, Prefetch, Q, QuerySet, Sum
+from django.db.models import Count, F, Min, Q, QuerySet, Sum
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 from numpy.typing import NDArray
@@ -48,9 +49,9 @@ class Branch:
     own: int = 0
     waiting: int = 0
     free: int = 0
-    over: int = 0  # used beyond the guarantee though nothing may be borrowed any more
     amounts: list[QuotaAmount] = field(default_factory=list)
     entries: dict[int, LedgerEntry] = field(default_factory=dict)  # by pool
+    bindings: list[WorkspaceQuota] = field(default_factory=list)  # of workspaces that the reader sees
     workspaces: list[str] = field(default_factory=list)
     children: list[Branch] = field(default_factory=list)
 
@@ -69,14 +70,35 @@ def quota_branches(*, actor: Actor, cluster: Cluster, pool: NodePool | None = No
 
     A handful of queries, however many quotas there are. With a pool only its amounts count.
     """
-    bindings = WorkspaceQuota.objects.filter(workspace__in=visible_workspaces(actor)).select_related("workspace")
-    quotas = list(
-        visible_quotas(actor)
-        .filter(cluster=cluster)
-        .prefetch_related("amounts__pool", "ledger", Prefetch("bindings", bindings))
-        .order_by("id")
-    )
-    return _as_tree({quota.pk: _branch(quota, pool) for quota in quotas})
+    quotas = list(visible_quotas(actor).filter(cluster=cluster).order_by("id"))
+    numbers = _numbers_of(cluster, pool)
+    bindings = WorkspaceQuota.objects.filter(workspace__in=visible_workspaces(actor), quota__cluster=cluster)
+    for binding in bindings.select_related("workspace").order_by("id"):
+        numbers.bindings[binding.quota_id].append(binding)
+    return _as_tree({quota.pk: _branch(quota, numbers) for quota in quotas})
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """Rows by quota."""
+
+    amounts: Mapping[int, list[QuotaAmount]]
+    entries: Mapping[int, list[LedgerEntry]]
+    bindings: dict[int, list[WorkspaceQuota]]
+
+
+def _numbers_of(cluster: Cluster, pool: NodePool | None) -> _Numbers:
+    """Amounts and ledger of a cluster's quotas, of one pool or of all. Three queries."""
+    pools = {found.pk: found for found in cluster.pools.all()}
+    chosen = [pool.pk] if pool is not None else list(pools)
+    amounts: dict[int, list[QuotaAmount]] = defaultdict(list)
+    for amount in QuotaAmount.objects.filter(pool__in=chosen).order_by("pool__order", "pool_id"):
+        amount.pool = pools[amount.pool_id]
+        amounts[amount.quota_id].append(amount)
+    entries: dict[int, list[LedgerEntry]] = defaultdict(list)
+    for entry in LedgerEntry.objects.filter(pool__in=chosen):
+        entries[entry.quota_id].append(entry)
+    return _Numbers(amounts, entries, defaultdict(list))
 
 
 def quota_shapes(*, actor: Actor, cluster: Cluster) -> list[Branch]:
@@ -101,9 +123,9 @@ def _in_order(branches: Iterable[Branch], depth: int) -> Iterable[Branch]:
         yield from _in_order(branch.children, depth + 1)
 
 
-def _branch(quota: Quota, pool: NodePool | None) -> Branch:
-    amounts = [amount for amount in quota.amounts.all() if pool is None or amount.pool_id == pool.pk]
-    entries = {entry.pool_id: entry for entry in quota.ledger.all() if pool is None or entry.pool_id == pool.pk}
+def _branch(quota: Quota, numbers: _Numbers) -> Branch:
+    amounts, entries = numbers.amounts.get(quota.pk, []), numbers.entries.get(quota.pk, [])
+    bindings = numbers.bindings.get(quota.pk, [])
     limits = [amount.limit_gpu_milli for amount in amounts]
     known = [limit for limit in limits if limit is not None]
     return Branch(
@@ -111,18 +133,19 @@ def _branch(quota: Quota, pool: NodePool | None) -> Branch:
         depth=1,
         usage=Usage(
             name=quota.name,
-            used=sum(entry.used for entry in entries.values()),
-            borrowed=sum(entry.borrowed for entry in entries.values()),
-            lent=sum(entry.lent for entry in entries.values()),
+            used=sum(entry.used for entry in entries),
+            borrowed=sum(entry.borrowed for entry in entries),
+            lent=sum(entry.lent for entry in entries),
             guaranteed=sum(amount.guaranteed_gpu_milli or 0 for amount in amounts),
             limit=sum(known) if known and len(known) == len(limits) else None,
         ),
-        own=sum(entry.own for entry in entries.values()),
-        waiting=sum(entry.waiting for entry in entries.values()),
-        free=sum(entry.free for entry in entries.values()),
+        own=sum(entry.own for entry in entries),
+        waiting=sum(entry.waiting for entry in entries),
+        free=sum(entry.free for entry in entries),
         amounts=amounts,
-        entries=entries,
-        workspaces=[binding.workspace.name for binding in quota.bindings.all()],
+        entries={entry.pool_id: entry for entry in entries},
+        bindings=bindings,
+        workspaces=[binding.workspace.name for binding in bindings],
     )
 
 

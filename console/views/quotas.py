@@ -225,7 +225,7 @@ def _usage_tab(request: HtmxRequest, branch: Branch) -> dict[str, Any]:
 
 
 def _workspaces_tab(request: HtmxRequest, branch: Branch) -> dict[str, Any]:
-    return {"bindings": list(branch.quota.bindings.all())}
+    return {"bindings": branch.bindings}
 
 
 def _policy_tab(request: HtmxRequest, branch: Branch) -> dict[str, Any]:
