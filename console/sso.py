@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
@@ -26,17 +26,23 @@ class SingleSignOn(DefaultSocialAccountAdapter):
         return True
 
     def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
-        """Brings a known person in step; a new one is let in only under a free name."""
+        """Brings a known person in step; a new one is let in only under a free name and address."""
         if sociallogin.is_existing:
             if sociallogin.user.is_active:
                 follow_groups(user=sociallogin.user, groups=groups_of(sociallogin.account.extra_data))
             return
         name = claims_of(sociallogin.account.extra_data).get("preferred_username") or sociallogin.user.username
+        email = sociallogin.user.email
         if not name or User.objects.filter(username__iexact=name).exists():
-            visitor = System("visitor", origin_of(request, "console"))
-            record(actor=visitor, verb="session.refused", result="refused", facts={"reason": "name is taken"})
-            page = render(request, "socialaccount/authentication_error.html", {"taken": name}, status=403)
-            raise ImmediateHttpResponse(page)
+            self._refuse(request, name)
+        if email and User.objects.filter(email__iexact=email).exists():
+            self._refuse(request, email)
+
+    def _refuse(self, request: HttpRequest, taken: str) -> NoReturn:
+        visitor = System("visitor", origin_of(request, "console"))
+        record(actor=visitor, verb="session.refused", result="refused", facts={"reason": "taken", "given": taken})
+        page = render(request, "socialaccount/authentication_error.html", {"taken": taken}, status=403)
+        raise ImmediateHttpResponse(page)
 
     def save_user(self, request: HttpRequest, sociallogin: SocialLogin, form: Any = None) -> User:
         user: User = super().save_user(request, sociallogin, form)

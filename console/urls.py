@@ -1,5 +1,6 @@
 """Every address of the project."""
 
+from allauth.socialaccount.views import login_cancelled, login_error
 from django.urls import URLPattern, URLResolver, include, path
 
 from console import health
@@ -12,7 +13,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("accounts/email/", no_page),
     path("accounts/", include("allauth.account.urls")),
     path("accounts/", include("allauth.socialaccount.providers.openid_connect.urls")),
-    path("accounts/sso/", include("allauth.socialaccount.urls")),
+    path("accounts/sso/signup/", no_page, name="socialaccount_signup"),
+    path("accounts/sso/connections/", no_page, name="socialaccount_connections"),
+    path("accounts/sso/error/", login_error, name="socialaccount_login_error"),
+    path("accounts/sso/cancelled/", login_cancelled, name="socialaccount_login_cancelled"),
     path("api/v1/", include("console.api_urls")),
     path("i18n/", include("django.conf.urls.i18n")),
     path("", include("console.page_urls")),

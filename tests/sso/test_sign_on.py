@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 from django.conf import settings
+from django.test import Client
 from pytest_django.live_server_helper import LiveServer
 
 from quotas.actors import SYSTEM
@@ -141,6 +142,20 @@ def test_a_name_that_a_local_account_has_is_refused(provider: Provider, sign_in:
     assert "belongs to another account" in landed.text
     assert User.objects.filter(username__iexact="admin").count() == 1
     assert not AuditEvent.objects.filter(verb="session.opened").exists()
+
+
+def test_an_address_that_a_local_account_has_is_refused(provider: Provider, sign_in: SignIn) -> None:
+    User.objects.create_user("somebody-else", email="Mira@example.org", password="quite another pass phrase")
+    landed = sign_in("mira")
+    assert landed.status_code == 403
+    assert "mira@example.org" in landed.text
+    assert not User.objects.filter(username="mira").exists()
+
+
+@pytest.mark.parametrize("path", ["signup", "connections"])
+def test_pages_that_nobody_needs_are_not_there(client: Client, path: str) -> None:
+    client.force_login(User.objects.create_user("omar"))
+    assert client.get(f"/accounts/sso/{path}/").status_code == 404
 
 
 def test_a_closed_account_stays_closed(provider: Provider, sign_in: SignIn) -> None:
