@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework import serializers
 
 from quotas.api.fields import Choice, Flag, Id, Labels, Moment, Name, Reference, Text, Whole
-from quotas.api.serializers import Write
+from quotas.api.serializers import Judged, Write
 from quotas.api.shapes import KIND_CHOICES
 from quotas.models import EngineKind, Placement, PlatformRole, QueuePolicy, Role
 from quotas.specs import (
@@ -53,14 +53,14 @@ class KindsBody(serializers.ListField):
         super().__init__(child=Choice(KIND_CHOICES), required=False, **kwargs)
 
 
-def description() -> Text:
-    return Text(max_length=DESCRIPTION_MAX, required=False, allow_blank=True)
+def description(*, null: bool = False) -> Text:
+    return Text(max_length=DESCRIPTION_MAX, required=False, allow_blank=True, allow_null=null)
 
 
 # --- clusters, pools, nodes -------------------------------------------------------------------------------------------
 
 
-class ClusterBody(Write):
+class ClusterBody(Judged):
     """A new cluster."""
 
     name = Name()
@@ -72,7 +72,7 @@ class ClusterBody(Write):
     clock_speed = serializers.FloatField(min_value=CLOCK_SPEED_LOW, max_value=CLOCK_SPEED_HIGH, required=False)
 
 
-class PoolBody(Write):
+class PoolBody(Judged):
     """A node pool as a whole."""
 
     name = Name()
@@ -89,7 +89,7 @@ class NewPoolBody(PoolBody):
     cluster = Reference()
 
 
-class NodeBody(Write):
+class NodeBody(Judged):
     """A new node."""
 
     cluster = Reference()
@@ -125,7 +125,7 @@ class HealthBody(Write):
 # --- quotas -----------------------------------------------------------------------------------------------------------
 
 
-class AmountBody(Write):
+class AmountBody(Judged):
     """What a quota has in one pool; what is left out or null is not governed (guaranteed) or not bounded."""
 
     weight = optional_whole(0, WEIGHT_MAX_MILLI, null=True, help_text="Thousandths; default: the guaranteed GPUs.")
@@ -169,19 +169,19 @@ class EditQuotaBody(SettingsBody):
     """Changes of a quota that are not amounts."""
 
     name = Name(required=False)
-    description = description()
-    labels = Labels(required=False)
+    description = description(null=True)
+    labels = Labels(required=False, allow_null=True)
 
 
 class NewQuotaBody(SettingsBody):
     """A new quota."""
 
-    cluster = Reference(required=False, help_text="Needed for a root; else the parent's.")
+    cluster = Reference(required=False, allow_null=True, help_text="Needed for a root; else the parent's.")
     parent = Reference(required=False, allow_null=True)  # type: ignore[assignment]
     name = Name()
-    description = description()
-    labels = Labels(required=False)
-    amounts = Amounts(required=False)
+    description = description(null=True)
+    labels = Labels(required=False, allow_null=True)
+    amounts = Amounts(required=False, allow_null=True)
 
 
 GIVEN_ROLES = [(role.value, role.label) for role in Role if role != Role.OWNER]
@@ -227,7 +227,7 @@ class RestoreBody(Write):
 # --- workspaces and people --------------------------------------------------------------------------------------------
 
 
-class WorkspaceBody(Write):
+class WorkspaceBody(Judged):
     """A new workspace."""
 
     name = Name()
@@ -269,7 +269,7 @@ class HandOverBody(Write):
     to = Reference(help_text="Number or login name of a member.")
 
 
-class UserBody(Write):
+class UserBody(Judged):
     """A new person or service account."""
 
     username = Name(most=150, pattern=USERNAME_PATTERN)
@@ -285,7 +285,7 @@ class ActiveBody(Write):
     is_active = Flag()
 
 
-class TokenBody(Write):
+class TokenBody(Judged):
     """A new token of the caller's: of all its rights, or of one workspace with at most one role's rights."""
 
     name = Name()

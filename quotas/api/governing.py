@@ -18,7 +18,7 @@ from quotas.api.bodies import GIVEN_ROLES, Amounts, amount, description
 from quotas.api.fields import Choice, Moment, Name, Reference, Text
 from quotas.api.finding import named
 from quotas.api.queries import IdParameter, ListQuery, Words
-from quotas.api.serializers import Named, Read, Write
+from quotas.api.serializers import Judged, Named, Read, Write
 from quotas.api.shapes import PersonRead, WorkspaceRead
 from quotas.api.views import Door
 from quotas.errors import Problems
@@ -60,10 +60,10 @@ class LevelsBody(Write):
     """A level in each module; one that is left out is none."""
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        return {module: Choice(LEVELS, required=False) for module in CUSTOM_MODULES}
+        return {module: Choice(LEVELS, required=False, allow_null=True) for module in CUSTOM_MODULES}
 
 
-class RoleBody(Write):
+class RoleBody(Judged):
     """A role of the workspace's own."""
 
     name = Name()
@@ -103,7 +103,7 @@ class InvitationRead(Read):
     revoked_at = serializers.DateTimeField(allow_null=True)
 
 
-class QuotaRequestBody(Write):
+class QuotaRequestBody(Judged):
     """How much more of a pool, until when in the cluster's time, and why."""
 
     quota = Reference()

@@ -22,6 +22,16 @@ class Write(serializers.Serializer[Any]):
         return dict(super().to_internal_value(data))
 
 
+class Judged(Write):
+    """A body that a spec judges: there null is as good as leaving an optional field out, and the schema says so."""
+
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        fields = super().get_fields()
+        for field in fields.values():
+            field.allow_null = field.allow_null or not field.required
+        return fields
+
+
 class Read(serializers.Serializer[Any]):
     """A body that is written; it has no way back."""
 

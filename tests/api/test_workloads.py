@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from quotas.models import AuditEvent
 from tests.api.world import FOREIGN, World, give_workload
+from workloads.api.bodies import WorkloadBody
 from workloads.models import Verdict, Workload
 from workloads.seeing import of_own_work
 
@@ -25,6 +26,13 @@ def test_a_submission_takes_the_defaults_of_its_kind(world: World) -> None:
     assert Workload.objects.get(pk=body["id"]).idle == "allow"
     entry = AuditEvent.objects.get(verb="workload.submitted")
     assert (entry.actor_name, entry.door, entry.address) == ("developer", "api", "127.0.0.1")
+
+
+def test_null_is_as_good_as_leaving_a_field_out(world: World) -> None:
+    optional = {name: None for name, field in WorkloadBody().fields.items() if not field.required}
+    answer = world.client("developer").post("/workloads", optional | {"name": "new", "kind": "training"})
+    assert answer.status_code == 201, answer.content
+    assert (answer.json()["priority"], answer.json()["quota"]["name"]) == (3, "quota-a")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from rest_framework import serializers
 
 from quotas.api.bodies import amount, optional_whole
 from quotas.api.fields import Choice, Flag, Id, Labels, Name, Reference, Text, Whole
-from quotas.api.serializers import Write
+from quotas.api.serializers import Judged, Write
 from quotas.specs import GPUS_OF_NODE_MAX, LABEL_KEY_MAX, PRIORITY_HIGH, PRIORITY_LOW, SECONDS_MAX
 from scheduler.core.resources import LARGEST, WHOLE_GPU
 from workloads.models import Idle, Kind, Restart, Visibility
@@ -31,7 +31,7 @@ def size(low: int = 0) -> Whole:
     return optional_whole(low, REPLICAS_MAX, null=True)
 
 
-class RequestBody(Write):
+class RequestBody(Judged):
     """What one replica asks for."""
 
     gpus = serializers.FloatField(
