@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 from django import template
@@ -84,6 +85,7 @@ def role(name: str) -> Any:
 
 
 @register.simple_tag
+@cache
 def icon(name: str) -> SafeString:
     """An icon of the sprite; it says nothing by itself, so the words beside it must."""
     return format_html(
