@@ -42,6 +42,7 @@ STRIDE = timedelta(minutes=10)
 DRAIN = timedelta(days=30)
 """How long after the last arrival what still waits may start."""
 TOLD_PARTS = 10
+SECONDS_IN_DAY = 86_400
 Progress = Callable[[str], None]
 
 
@@ -128,20 +129,12 @@ def replay(
     """Replay the arrivals on an empty database; `tell` hears of each tenth of them that has been submitted."""
     begun = time.perf_counter()
     stage = build(machines)
-    refused: Counter[str] = Counter()
-    told = 0
     with quiet(), standing_still(stage.cluster.pk, START) as clock:
         driver = LogDriver(stage.cluster, clock, tick)
-        for number, batch in _moments(arriving, tick):
-            _go_on(driver, START + timedelta(seconds=batch[0].at_s))
-            refused += _submit(stage, way, batch)
-            driver.cycle()
-            if (part := (number + len(batch)) * TOLD_PARTS // len(arriving)) > told:
-                told = part
-                tell(f"{way.name}: {told * 100 // TOLD_PARTS} % of the arrivals")
-        end_s = arriving[-1].at_s if arriving else 0.0
+        refused = _play(driver, stage, way, arriving, tell)
         _drain(driver)
     held = list(_held(stage.cluster, driver.now))
+    end_s = arriving[-1].at_s if arriving else 0.0
     return {
         "way": way.name,
         "idle": way.idle,
@@ -154,9 +147,23 @@ def replay(
         "lost_gpu_hours": lost_gpu_hours(held),
         "refused": sum(refused.values()),
         "refused_by_code": dict(sorted(refused.items())),
-        "days": round(end_s / 86400, 2),
+        "days": round(end_s / SECONDS_IN_DAY, 2),
         "seconds": round(time.perf_counter() - begun, 1),
     }
+
+
+def _play(driver: LogDriver, stage: Stage, way: Way, arriving: Sequence[Arrival], tell: Progress) -> Counter[str]:
+    """Submit everything in its time; returns what was refused, by code."""
+    refused: Counter[str] = Counter()
+    told = 0
+    for number, batch in _moments(arriving, driver.tick):
+        _go_on(driver, START + timedelta(seconds=batch[0].at_s))
+        refused += _submit(stage, way, batch)
+        driver.cycle()
+        if (part := number * TOLD_PARTS // len(arriving)) > told:
+            told = part
+            tell(f"{way.name}: {told * 100 // TOLD_PARTS} % of the arrivals")
+    return refused
 
 
 @dataclass(frozen=True)
@@ -192,12 +199,12 @@ def replay_all(jobs: Sequence[Job], at_once: int) -> list[Summary]:
 
 
 def _moments(arriving: Sequence[Arrival], tick: timedelta) -> Iterator[tuple[int, list[Arrival]]]:
-    """What arrives at one instant of the cycle's clock is submitted together, at the first of its instants."""
+    """What arrives within one tick is submitted together, at the first instant of it; with how many came so far."""
     number = 0
     for _, group in groupby(arriving, key=lambda arrival: arrival.at_s // tick.total_seconds()):
         batch = list(group)
-        yield number, batch
         number += len(batch)
+        yield number, batch
 
 
 def _submit(stage: Stage, way: Way, batch: Sequence[Arrival]) -> Counter[str]:

@@ -14,10 +14,9 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from scheduler.replay import report
 from scheduler.replay.log import Arrival, BadLogError, Task, arrivals, read_tasks, sample_machines
-from scheduler.replay.run import WAYS, Job, Way, replay_all
+from scheduler.replay.run import SECONDS_IN_DAY, WAYS, Job, Way, replay_all
 
 NAMES = tuple(way.name for way in WAYS)
-SECONDS_IN_DAY = 86_400
 
 
 def ways_of(text: str) -> tuple[Way, ...]:
