@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from scheduler.core.admit import Refusal, fits_entitlement, refusal
-from scheduler.core.claims import Claim, Demand, is_waiting, unused
+from scheduler.core.claims import Claim, Demand, first_keys, is_waiting, unused
 from scheduler.core.consolidate import Moved, consolidate
 from scheduler.core.explain import Tried, reason_of
 from scheduler.core.facts import eviction_facts
@@ -40,7 +40,7 @@ from scheduler.core.model import (
     Sureness,
     Wait,
 )
-from scheduler.core.order import Queue, Turns, queues_of
+from scheduler.core.order import Queue, Turns, queue_key, queues_of
 from scheduler.core.orders import carry_out_orders
 from scheduler.core.place import place_claim
 from scheduler.core.policy import PRODUCT, Policy
@@ -387,17 +387,54 @@ class Cycle:
     def _wait_for_coming(self, claim: Claim, tried: Tried) -> bool:
         """Room that is on its way and nobody's: reserved for a claimant within its entitlement."""
         world, pool = self.world, tried.pool
+        rooms = world.pools[pool].rooms
         amount = self.demand.amount(claim.work, claim.keys, pool)
         places = self._place(claim, pool, LATER)
         if places is None:
             return False
         tried.notes["coming"] = True
+        for place in places:
+            rooms.change(place, +1, now=False, later=True)
         if claim.growth or not fits_entitlement(world, claim.work, amount, pool, LATER):
-            for place in places:
-                world.pools[pool].rooms.change(place, +1, now=False, later=True)
             return False
+        places = self._beside_leaving(claim, pool)
+        if places is None:
+            return False
+        for place in places:
+            rooms.change(place, -1, now=False, later=True)
         self._reserve(claim, places, pool, ReservationKind.INCOMING, [], None, Reason.PREEMPTION_PENDING)
         return True
+
+    def _beside_leaving(self, claim: Claim, pool: int) -> list[Place] | None:
+        """Places for a claim beside those of work that still leaves and comes before it; nothing is changed."""
+        with self.world.attempt():
+            for work in self._leaving_before(claim.work, pool):
+                own = Claim(work, first_keys(work.workload), growth=False)
+                with self.world.attempt() as attempt:
+                    if place_claim(self.world, self.demand, own, pool, LATER) is not None:
+                        attempt.keep()
+            return place_claim(self.world, self.demand, claim, pool, LATER)
+
+    def _leaving_before(self, claimant: Work, pool: int) -> list[Work]:
+        """Work that is still leaving, will ask again within its entitlement, and keeps its place in the order."""
+        if not self.world.gone_by:
+            return []
+        found = []
+        for work in self.world.work.values():
+            if not work.leaving or work.present or not is_waiting(work) or pool not in self.world.wanted_pools(work):
+                continue
+            amount = self.demand.amount(work, first_keys(work.workload), pool)
+            within = fits_entitlement(self.world, work, amount, pool, LATER)
+            if within and self._comes_before(work, claimant):
+                found.append(work)
+        return found
+
+    def _comes_before(self, work: Work, other: Work) -> bool:
+        """Whether work stands before another: in its own queue by that, else by submission."""
+        if work.quota == other.quota:
+            policy = self.world.tree.quotas[work.quota].queue_policy
+            return queue_key(self.world, work, policy) < queue_key(self.world, other, policy)
+        return (work.workload.submitted_ms, work.workload.id) < (other.workload.submitted_ms, other.workload.id)
 
     def _reserve(
         self,

@@ -163,3 +163,19 @@ def test_a_start_counts_what_is_reserved_for_others() -> None:
     cluster.run(40 * SECOND)
     assert running_in(cluster, 9) == [9]
     assert sum(a.place.amount.gpu_milli for a in cluster.allocations) <= 3000
+
+
+def test_work_that_is_still_leaving_keeps_its_place() -> None:
+    cluster = a_cluster([4, 4], a_quota(1, 4), a_quota(2, 4), stop_ms=30 * SECOND)
+    cluster.submit(work(1, 1, 4, idle=NEVER))
+    cluster.submit(work(2, 2, 4, idle=NEVER, preemptible=False))
+    cluster.settle()
+    node = cluster.held(1)[0].place.node
+    cluster.nodes[node] = replace(cluster.nodes[node], state=NodeState.DRAINING)
+    cluster.cycle()
+    cluster.nodes[node] = replace(cluster.nodes[node], state=NodeState.READY)
+    cluster.submit(work(3, 1, 4, idle=NEVER))
+    cluster.cycle()
+    assert not [r for r in cluster.reservations.values() if r.claimant == 3]
+    cluster.run(40 * SECOND)
+    assert running_in(cluster, 1, 2, 3) == [1, 2]
