@@ -22,7 +22,8 @@ from kombu.exceptions import OperationalError
 from tests.crash.outage import Door
 
 ROOT = Path(__file__).resolve().parents[2]
-BROKER_DATABASE = 7  # the suite's other tests use 0
+BROKER_DATABASE = 7 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+"""Of Redis: one for each process of the suite; its other tests use 0."""
 PATIENCE_S = 25.0
 TICK_S = 0.3
 CALM_LOOKS = 6
