@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from pathlib import Path
+from collections.abc import Callable
 
 
 class Door:
-    """Listens on a port of this machine and passes everything on to a Unix socket."""
+    """Listens on a port of this machine and passes everything on to a server behind it."""
 
-    def __init__(self, target: Path) -> None:
-        self.target = target
+    def __init__(self, connect: Callable[[], socket.socket]) -> None:
+        self.connect = connect
         self.port = 0
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self._listener: socket.socket | None = None
@@ -37,13 +37,18 @@ class Door:
         while self._listener is listener:
             try:
                 near, _ = listener.accept()
-                far = socket.socket(socket.AF_UNIX)
-                far.connect(str(self.target))
+                far = self.connect()
             except OSError:
                 return
             self._pairs.append((near, far))
             for source, sink in ((near, far), (far, near)):
                 threading.Thread(target=_pump, args=(source, sink), daemon=True).start()
+
+
+def to_unix_socket(path: str) -> socket.socket:
+    end = socket.socket(socket.AF_UNIX)
+    end.connect(path)
+    return end
 
 
 def _pump(source: socket.socket, sink: socket.socket) -> None:

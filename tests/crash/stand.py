@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -11,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import quote, urlsplit
 
 import redis
 from celery import Celery
@@ -19,7 +20,7 @@ from django.conf import settings
 from django.db import connection
 from kombu.exceptions import OperationalError
 
-from tests.crash.outage import Door
+from tests.crash.outage import Door, to_unix_socket
 
 ROOT = Path(__file__).resolve().parents[2]
 BROKER_DATABASE = 7 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
@@ -34,9 +35,11 @@ class Stand:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.database = Door(_database_socket())
-        self.redis = Door(_redis_socket())
-        self.redis_url = f"redis://127.0.0.1:{self.redis.port}/{BROKER_DATABASE}"
+        self.database = Door(_to_database)
+        self.redis = Door(_to_redis)
+        password = urlsplit(settings.REDIS_URL).password
+        login = f":{password}@" if password else ""
+        self.redis_url = f"redis://{login}127.0.0.1:{self.redis.port}/{BROKER_DATABASE}"
         redis.Redis.from_url(self.redis_url).flushdb()
         self.app = Celery(broker=self.redis_url)
         self.app.conf.broker_transport_options = {"global_keyprefix": "tidegate:", "socket_connect_timeout": 1}
@@ -75,7 +78,8 @@ class Stand:
 
     def _database_url(self) -> str:
         found = connection.settings_dict
-        return f"postgresql://{found['USER']}@127.0.0.1:{self.database.port}/{found['NAME']}"
+        login = quote(found["USER"]) + (f":{quote(found['PASSWORD'])}" if found["PASSWORD"] else "")
+        return f"postgresql://{login}@127.0.0.1:{self.database.port}/{found['NAME']}"
 
     def tick(self) -> None:
         """What the beat does every second."""
@@ -132,13 +136,16 @@ def until(holds: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) 
         time.sleep(0.01)
 
 
-def _database_socket() -> Path:
+def _to_database() -> socket.socket:
     found = settings.DATABASES["default"]
-    return Path(found["HOST"]) / f".s.PGSQL.{found['PORT'] or 5432}"
+    port = int(found["PORT"] or 5432)
+    if found["HOST"].startswith("/"):
+        return to_unix_socket(str(Path(found["HOST"]) / f".s.PGSQL.{port}"))
+    return socket.create_connection((found["HOST"] or "127.0.0.1", port))
 
 
-def _redis_socket() -> Path:
+def _to_redis() -> socket.socket:
     parts = urlsplit(settings.REDIS_URL)
-    assert parts.scheme == "unix", "the suite runs on the embedded Redis, which listens on a Unix socket"
-    assert dict(parse_qsl(parts.query)).get("db", "0") != str(BROKER_DATABASE)
-    return Path(parts.path)
+    if parts.scheme == "unix":
+        return to_unix_socket(parts.path)
+    return socket.create_connection((parts.hostname or "127.0.0.1", parts.port or 6379))
