@@ -588,6 +588,8 @@ class Cycle:
             return True
         if queue.head is not None or pool not in self.world.pools or not self._usable(claim, pool):
             return False
+        if self._leaving_before(claim.work, pool):
+            return False  # who is still leaving stands before it, so it is no head
         reservation = self.heads.reserve(claim, pool)
         if reservation is None:
             return False
