@@ -417,10 +417,9 @@ class Cycle:
 
     def _leaving_before(self, claimant: Work, pool: int) -> list[Work]:
         """Work that is still leaving, will ask again within its entitlement, and keeps its place in the order."""
-        if not self.world.gone_by:
-            return []
         found = []
-        for work in self.world.work.values():
+        for identifier in sorted(self.world.once_leaving):
+            work = self.world.work[identifier]
             if not work.leaving or work.present or not is_waiting(work) or pool not in self.world.wanted_pools(work):
                 continue
             amount = self.demand.amount(work, first_keys(work.workload), pool)

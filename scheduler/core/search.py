@@ -247,15 +247,15 @@ def _has_wishes(case: Case) -> bool:
 def _exact(case: Case, pieces: Sequence[Piece], row: int | None = None) -> list[Piece] | None:
     """The best of all lawful sets that make room (on one node, if one is given)."""
     masks = _by_cost(case, pieces)
-    failed: list[int] = []
+    missing: list[int] = []  # of each set that made no room, what is not in it: a set without any of that makes none
     for mask in masks:
-        if any(mask & ~fail == 0 for fail in failed):
+        if not all(mask & absent for absent in missing):
             continue
         chosen = [piece for place, piece in enumerate(pieces) if mask >> place & 1]
         if not _is_whole(chosen):
             continue
         if not _makes_room(case, chosen, row):
-            failed.append(mask)
+            missing = [absent for absent in missing if ~absent & ~mask] + [~mask]
             continue
         if lawful_rules(case, chosen) is not None:
             return chosen

@@ -105,6 +105,8 @@ class World:
         """Nodes that a claim may use beside those that are kept for others; None means all."""
         self.gone_by: dict[int, int] = {}
         """When all that leaves a node is gone at the latest, by node."""
+        self.once_leaving: set[int] = set()
+        """Workloads of which something was leaving at some time of this cycle; what stays after all is still in it."""
         self.pieces: dict[tuple[int, int], tuple[int, list[Any]]] = {}
         """What may be taken of each workload in a pool, remembered until what it holds changes."""
         self.movable: dict[int, dict[int, list[Work]]] = {}
@@ -130,6 +132,7 @@ class World:
             work, pool = self.work[place.workload], self.pool_of_node[place.node]
             if leaving:
                 work.leaving[place.group, place.index] = allocation
+                self.once_leaving.add(work.workload.id)
                 self._note_gone_by(place.node, allocation.gone_by_ms or self.now_ms)
             else:
                 held = Held(place, pool, allocation.started_ms, live=True)
@@ -240,6 +243,7 @@ class World:
         before = self.gone_by.get(held.place.node)
         self._note_gone_by(held.place.node, gone_by)
         work.leaving[key] = Allocation(held.place, Phase.LEAVING, held.started_ms, gone_by)
+        self.once_leaving.add(work.workload.id)
         self._journal.append(lambda: self._forget_leaving(work, key, held.place.node, before))
 
     def _note_gone_by(self, node: int, gone_by_ms: int) -> None:
