@@ -18,9 +18,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("stand")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def stand(folder: Path, django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Stand]:
-    """One stand for all tests: a worker takes seconds to start, its processes come back at once."""
+    """One stand for the tests of this folder: a worker takes seconds to start, its processes come back at once.
+
+    It ends with them: at the database of other tests its worker would be in the way.
+    """
     with django_db_blocker.unblock():
         stand = Stand(folder)
     stand.start_worker()
