@@ -16,6 +16,7 @@ from django.db.models import F
 from quotas.models import Cluster
 from scheduler import settings, triggers
 from scheduler.clocks import at_or_none
+from scheduler.collecting import collector_at_rest
 from scheduler.core.decide import decide
 from scheduler.crashpoints import reach
 from scheduler.locks import session_lock
@@ -52,7 +53,8 @@ def run_cycle(cluster: Cluster, now: datetime | None = None) -> CycleResult:
     reach("after_load")
     read = perf_counter()
     policy = settings.policy_for(cluster)
-    plan = decide(loaded.snapshot, policy)
+    with collector_at_rest():
+        plan = decide(loaded.snapshot, policy)
     decided = perf_counter()
     wake = at_or_none(next_instant_ms(loaded.snapshot, plan, policy))
     applied = apply_plan(cluster, loaded, plan, wake, Timings(read - began, decided - read))

@@ -15,6 +15,7 @@ from scheduler import settings
 from scheduler.benchmarks.measure import Figures, contents_of, peak_mib
 from scheduler.benchmarks.worlds import NOW_MS, POOL, World
 from scheduler.clocks import from_ms
+from scheduler.collecting import collector_at_rest
 from scheduler.core import model as core
 from scheduler.core.decide import decide
 from scheduler.core.resources import WHOLE_GPU
@@ -34,7 +35,8 @@ def figures_through_database(name: str, world: World, runs: int) -> Figures:
         begun = time.perf_counter()
         loaded = load(cluster, AT)
         read = time.perf_counter()
-        plan = decide(loaded.snapshot, settings.policy_for(cluster))
+        with collector_at_rest():
+            plan = decide(loaded.snapshot, settings.policy_for(cluster))
         decided = time.perf_counter()
         with rolled_back():
             apply_plan(cluster, loaded, plan)
